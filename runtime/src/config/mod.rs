@@ -1,0 +1,254 @@
+//! Configuration, usable: every value checked, every default filled in. `file` holds the TOML as typed.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// One process: a cluster and the pipelines that read from it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The cluster.
+    pub kafka: Kafka,
+    /// At least one, by name.
+    pub pipelines: BTreeMap<String, Pipeline>,
+}
+
+/// How the cluster is reached.
+#[derive(Clone, Debug)]
+pub struct Kafka {
+    /// Where it is.
+    pub brokers: Brokers,
+    /// librdkafka properties of every client. Values may be secrets: never print them.
+    pub common: Properties,
+    /// Properties of the main consumers and the shadow readers, over `common`.
+    pub consumer: Properties,
+    /// Properties of the producer, over `common`.
+    pub producer: Properties,
+    /// The shadow readers.
+    pub shadow: Shadow,
+}
+
+/// librdkafka properties by name. Its `Debug` shows names only, since values may be secrets.
+#[derive(Clone, Default)]
+pub struct Properties(pub BTreeMap<String, String>);
+
+impl std::fmt::Debug for Properties {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Where the brokers are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Brokers {
+    /// librdkafka's mock cluster, started in this process: for a first look and for tests.
+    Embedded,
+    /// `host:port`, comma-separated.
+    Servers(String),
+}
+
+/// The shadow readers of a cluster.
+#[derive(Clone, Debug)]
+pub struct Shadow {
+    /// How many threads read. At least one.
+    pub readers: usize,
+    /// Up to which gap to read through instead of seeking.
+    pub seek_threshold: SeekThreshold,
+    /// After how long a read is given up for now (it is tried again; only its commit waits).
+    pub deadline: Duration,
+    /// The `group.id` of the readers. They join no group and commit nothing; ACLs want one.
+    pub group_id: String,
+}
+
+/// The largest gap between two wanted offsets that is read through rather than skipped with a seek.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekThreshold {
+    /// From what seeks and reads were measured to cost.
+    Auto,
+    /// A number of offsets; 0 seeks to every offset that does not follow the one before.
+    Offsets(u64),
+    /// A number of bytes, by the mean size of what was read of the partition.
+    Bytes(u64),
+}
+
+/// One group reading some topics through one guest.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    /// Its key in the configuration.
+    pub name: String,
+    /// The topics by name. At least one.
+    pub topics: Vec<String>,
+    /// The consumer group.
+    pub group: String,
+    /// Where to begin a partition that has no committed offset.
+    pub start: Start,
+    /// Who judges.
+    pub guest: Guest,
+    /// When a batch is closed.
+    pub batch: BatchLimits,
+    /// How often offsets are committed.
+    pub commit: Duration,
+    /// The size of the pool for a guest that does not settle.
+    pub instances: usize,
+    /// Bytes of batches in hand, all lanes of the pipeline.
+    pub in_hand: usize,
+    /// Limits on the open offsets of one partition.
+    pub open: OpenLimits,
+    /// The tick of `settle` while offsets are open.
+    pub settle: Duration,
+    /// What becomes of a deferred message whose payload is gone.
+    pub on_gone: OnGone,
+    /// What to do when a position is outside of the log.
+    pub on_out_of_range: OnOutOfRange,
+    /// Grace for a shutdown.
+    pub shutdown: Duration,
+    /// Topics that the guest may emit to, by the name it uses.
+    pub outputs: BTreeMap<String, Output>,
+    /// Where rejected messages go, by name; always has [`DEAD_LETTER`].
+    pub routes: BTreeMap<String, Route>,
+}
+
+/// The default route's name.
+pub const DEAD_LETTER: &str = "dead-letter";
+
+/// Where to begin a partition that has no committed offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the oldest message.
+    Earliest,
+    /// Behind the newest message.
+    Latest,
+}
+
+/// A module, what it is told and what it may use.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    /// The module's file, relative paths resolved against the configuration's folder.
+    pub module: PathBuf,
+    /// Limit on the guest's linear memories, summed, in bytes.
+    pub memory: usize,
+    /// Limit on the time of one call.
+    pub deadline: Duration,
+    /// For `configure`, in the order of the file: TOML strings as they are, other values as JSON text.
+    pub settings: Vec<(String, String)>,
+}
+
+/// When a batch is closed: whichever comes first.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchLimits {
+    /// Messages.
+    pub messages: usize,
+    /// Bytes; a single larger message makes a batch of its own.
+    pub bytes: usize,
+    /// Time since its first message.
+    pub wait: Duration,
+}
+
+/// Limits on the open offsets of one partition.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenLimits {
+    /// How many.
+    pub messages: u64,
+    /// How old the oldest.
+    pub age: Duration,
+    /// Time for the guest to settle, once told of the pressure.
+    pub grace: Duration,
+    /// What then.
+    pub then: OpenThen,
+}
+
+/// What happens when a guest does not settle within the grace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenThen {
+    /// Reject the oldest with the code `deferral-expired`.
+    Reject,
+    /// Pause the partition.
+    Pause,
+}
+
+/// What becomes of a deferred message whose payload is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnGone {
+    /// A stub is produced to the route.
+    Stub,
+    /// It is accepted, with a warning.
+    Accept,
+}
+
+/// What to do when a position is outside of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnOutOfRange {
+    /// Stop the partition and say so.
+    Stop,
+    /// Go on at the oldest message.
+    Earliest,
+    /// Go on behind the newest message.
+    Latest,
+}
+
+/// A topic that the guest may emit to.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The topic's name.
+    pub topic: String,
+}
+
+/// Where rejected messages go.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The topic's name.
+    pub topic: String,
+    /// Which partition of it.
+    pub partition: PartitionChoice,
+    /// Which timestamp.
+    pub timestamp: TimestampChoice,
+    /// Which key.
+    pub key: KeyChoice,
+    /// Create the topic if it does not exist.
+    pub create: Option<CreateTopic>,
+    /// Which families of headers to write; at least one.
+    pub dialects: Vec<Dialect>,
+}
+
+/// The partition of a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionChoice {
+    /// The source partition modulo the number of the route's partitions.
+    Same,
+    /// By the record's key, as the producer does.
+    Key,
+}
+
+/// The timestamp of a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampChoice {
+    /// When it is produced.
+    Now,
+    /// The message's own.
+    Original,
+}
+
+/// The key of a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyChoice {
+    /// The message's own.
+    Original,
+    /// `topic/partition/offset`: unique, for a compacted topic.
+    Coordinates,
+}
+
+/// How to create a route's topic.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateTopic {
+    /// Number of partitions.
+    pub partitions: i32,
+    /// Replication factor.
+    pub replicas: i32,
+}
+
+/// A family of dead-letter headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// `deadletter.*`.
+    Deadletter,
+    /// `__connect.errors.*`, as Kafka Connect writes them.
+    Connect,
+}

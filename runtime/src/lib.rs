@@ -1,0 +1,22 @@
+//! A host runtime for Kafka consumers whose logic is a sandboxed WebAssembly component.
+//!
+//! # Layout
+//! - [`offset`], [`message`], [`verdict`], [`record`]: plain types, from which everything else is built
+//! - [`config`]: TOML as typed, then as usable
+//! - [`ledger`]: pure bookkeeping of one partition; says what may be committed
+//! - [`lane`], [`pipeline`]: the loops
+//! - [`guest`]: the only place that names wasmtime
+//! - [`kafka`]: the only place that names rdkafka
+//! - [`commands`]: what the binary does
+
+pub mod commands;
+pub mod config;
+pub mod guest;
+pub mod kafka;
+pub mod lane;
+pub mod ledger;
+pub mod message;
+pub mod offset;
+pub mod pipeline;
+pub mod record;
+pub mod verdict;

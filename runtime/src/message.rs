@@ -1,0 +1,281 @@
+//! Messages and batches: plain data between Kafka and the guest.
+//!
+//! A [`Batch`] is columnar: each message is copied once, into arenas from which both the guest's columns and the
+//! dead letter's slices come.
+
+use std::{fmt, sync::Arc};
+
+use crate::offset::{NextOffset, Offset};
+
+/// One partition of one topic; cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicPartition {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// The partition's number.
+    pub partition: i32,
+}
+
+impl TopicPartition {
+    /// A partition of a topic.
+    pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> Self {
+        Self { topic: topic.into(), partition }
+    }
+}
+
+impl fmt::Display for TopicPartition {
+    /// `orders[3]`, as Kafka's own tools write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{}]", self.topic, self.partition)
+    }
+}
+
+/// A record's timestamp in milliseconds since the epoch, and who set it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timestamp {
+    /// Set by whoever produced it (`CreateTime`).
+    Create(i64),
+    /// Set by the broker (`LogAppendTime`).
+    Append(i64),
+}
+
+impl Timestamp {
+    /// Milliseconds since the epoch.
+    pub const fn millis(self) -> i64 {
+        match self {
+            Self::Create(millis) | Self::Append(millis) => millis,
+        }
+    }
+
+    /// Kafka's name for who set it.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Create(_) => "CreateTime",
+            Self::Append(_) => "LogAppendTime",
+        }
+    }
+}
+
+/// One header as it is on the wire: a name may be any bytes and may come twice, a value may be null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header<'a> {
+    /// Mostly UTF-8, but nothing in Kafka demands it.
+    pub name: &'a [u8],
+    /// `None` is a null, which is not the same as an empty value.
+    pub value: Option<&'a [u8]>,
+}
+
+/// One message of a batch, borrowed from its arenas.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// Where it is in its partition.
+    pub offset: Offset,
+    /// `None` where the record has none.
+    pub timestamp: Option<Timestamp>,
+    /// The leader epoch under which it was written; `None` where the broker does not say.
+    pub leader_epoch: Option<i32>,
+    /// `None` is a null key.
+    pub key: Option<&'a [u8]>,
+    /// `None` is a tombstone.
+    pub payload: Option<&'a [u8]>,
+    headers: HeaderSpans<'a>,
+}
+
+impl<'a> Message<'a> {
+    /// Its headers in order, duplicates included.
+    pub fn headers(&self) -> impl ExactSizeIterator<Item = Header<'a>> + use<'a> {
+        let HeaderSpans { names, values, first, last } = self.headers;
+        (first..last).map(move |index| Header { name: names.get(index).unwrap_or_default(), value: values.get(index) })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HeaderSpans<'a> {
+    names: &'a Column,
+    values: &'a Column,
+    first: usize,
+    last: usize,
+}
+
+/// A column of byte strings, any of them null, in one arena.
+#[derive(Clone, Debug, Default)]
+pub struct Column {
+    lengths: Vec<i32>,
+    ends: Vec<u32>,
+    bytes: Vec<u8>,
+}
+
+impl Column {
+    fn push(&mut self, value: Option<&[u8]>) {
+        let length = value.map_or(-1, |value| i32::try_from(value.len()).unwrap_or(i32::MAX));
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.lengths.push(length);
+        self.ends.push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
+    }
+
+    /// The value at an index; `None` for a null, and past the end.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let length = usize::try_from(*self.lengths.get(index)?).ok()?;
+        let end = *self.ends.get(index)? as usize;
+        self.bytes.get(end.checked_sub(length)?..end)
+    }
+
+    /// The length of each value, -1 for a null.
+    pub fn lengths(&self) -> &[i32] {
+        &self.lengths
+    }
+
+    /// Consecutive values from `start`: at least one, then as many as `max_bytes` holds. Their lengths and their bytes,
+    /// back to back; both are empty past the end.
+    pub fn chunk(&self, start: usize, max_bytes: usize) -> (&[i32], &[u8]) {
+        let from = start.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |end| *end as usize);
+        let rest = self.ends.get(start..).unwrap_or_default();
+        let count = rest.partition_point(|end| *end as usize - from <= max_bytes).max(usize::from(!rest.is_empty()));
+        let to = count.checked_sub(1).and_then(|last| rest.get(last)).map_or(from, |end| *end as usize);
+        (
+            self.lengths.get(start..start + count).unwrap_or_default(),
+            self.bytes.get(from..to).unwrap_or_default(),
+        )
+    }
+}
+
+/// Messages of one partition, offsets ascending, with gaps where the log has them.
+///
+/// The arenas of a batch hold less than 4 GiB; [`Batch::push`] is only called while [`Batch::bytes`] is far below that
+/// (batches are closed at their configured size, and a single Kafka record is at most 2 GiB).
+#[derive(Clone, Debug)]
+pub struct Batch {
+    source: TopicPartition,
+    offsets: Vec<i64>,
+    timestamps: Vec<i64>,
+    appended: Vec<bool>,
+    leader_epochs: Vec<i32>,
+    keys: Column,
+    payloads: Column,
+    header_ends: Vec<u32>,
+    header_names: Column,
+    header_values: Column,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new(source: TopicPartition) -> Self {
+        Self {
+            source,
+            offsets: Vec::new(),
+            timestamps: Vec::new(),
+            appended: Vec::new(),
+            leader_epochs: Vec::new(),
+            keys: Column::default(),
+            payloads: Column::default(),
+            header_ends: Vec::new(),
+            header_names: Column::default(),
+            header_values: Column::default(),
+        }
+    }
+
+    /// Copies a message to the end. Its offset is above all that are there.
+    pub fn push<'h>(
+        &mut self,
+        offset: Offset,
+        timestamp: Option<Timestamp>,
+        leader_epoch: Option<i32>,
+        key: Option<&[u8]>,
+        payload: Option<&[u8]>,
+        headers: impl IntoIterator<Item = Header<'h>>,
+    ) {
+        debug_assert!(self.offsets.last().is_none_or(|last| *last < offset.get()), "offsets of a batch ascend");
+        self.offsets.push(offset.get());
+        self.timestamps.push(timestamp.map_or(-1, Timestamp::millis));
+        self.appended.push(matches!(timestamp, Some(Timestamp::Append(_))));
+        self.leader_epochs.push(leader_epoch.unwrap_or(-1));
+        self.keys.push(key);
+        self.payloads.push(payload);
+        for header in headers {
+            self.header_names.push(Some(header.name));
+            self.header_values.push(header.value);
+        }
+        self.header_ends.push(u32::try_from(self.header_names.lengths.len()).unwrap_or(u32::MAX));
+    }
+
+    /// The partition that all messages are of.
+    pub fn source(&self) -> &TopicPartition {
+        &self.source
+    }
+
+    /// How many messages.
+    pub fn len(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    /// Bytes that the batch holds: keys, payloads, headers, and what the columns themselves take.
+    pub fn bytes(&self) -> usize {
+        const FIXED: usize = 8 + 8 + 1 + 4 + 2 * (4 + 4) + 4;
+        let arenas = [&self.keys, &self.payloads, &self.header_names, &self.header_values];
+        arenas.iter().map(|column| column.bytes.len()).sum::<usize>()
+            + self.offsets.len() * FIXED
+            + self.header_names.lengths.len() * 16
+    }
+
+    /// The message at an index.
+    pub fn get(&self, index: usize) -> Option<Message<'_>> {
+        let offset = Offset::new(*self.offsets.get(index)?)?;
+        let millis = self.timestamps.get(index).copied().filter(|millis| *millis >= 0);
+        let appended = self.appended.get(index).copied().unwrap_or_default();
+        let first = index.checked_sub(1).and_then(|before| self.header_ends.get(before)).map_or(0, |end| *end as usize);
+        let last = self.header_ends.get(index).map_or(first, |end| *end as usize);
+        Some(Message {
+            offset,
+            timestamp: millis.map(if appended { Timestamp::Append } else { Timestamp::Create }),
+            leader_epoch: self.leader_epochs.get(index).copied().filter(|epoch| *epoch >= 0),
+            key: self.keys.get(index),
+            payload: self.payloads.get(index),
+            headers: HeaderSpans { names: &self.header_names, values: &self.header_values, first, last },
+        })
+    }
+
+    /// The message of an offset, if it is in the batch.
+    pub fn find(&self, offset: Offset) -> Option<Message<'_>> {
+        self.get(self.offsets.binary_search(&offset.get()).ok()?)
+    }
+
+    /// All messages, offsets ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Message<'_>> + '_ {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    /// The column of offsets.
+    pub fn offsets(&self) -> &[i64] {
+        &self.offsets
+    }
+
+    /// The lowest offset.
+    pub fn first(&self) -> Option<Offset> {
+        self.offsets.first().copied().and_then(Offset::new)
+    }
+
+    /// The position behind the last message.
+    pub fn next(&self) -> Option<NextOffset> {
+        self.offsets.last().copied().and_then(Offset::new).map(Offset::next)
+    }
+
+    /// The column of timestamps in milliseconds, -1 where a record has none.
+    pub fn timestamps(&self) -> &[i64] {
+        &self.timestamps
+    }
+
+    /// The column of keys.
+    pub fn keys(&self) -> &Column {
+        &self.keys
+    }
+
+    /// The column of payloads.
+    pub fn payloads(&self) -> &Column {
+        &self.payloads
+    }
+}

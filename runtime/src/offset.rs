@@ -1,0 +1,149 @@
+//! Offsets. A message's offset and the position to commit are two types: the client's own calls disagree on which of
+//! the two they take, and one mistaken for the other is an off-by-one that loses or repeats a message.
+
+use std::{fmt, ops::RangeInclusive};
+
+use roaring::RoaringTreemap;
+
+/// The offset of one message in its partition: `0 ..= i64::MAX - 1`, so that [`Offset::next`] cannot overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Offset(i64);
+
+impl Offset {
+    /// `None` for what no message can have: a negative offset, or `i64::MAX`.
+    pub const fn new(raw: i64) -> Option<Self> {
+        if 0 <= raw && raw < i64::MAX { Some(Self(raw)) } else { None }
+    }
+
+    /// The number as Kafka writes it.
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+
+    /// The position just behind this message: what is committed once it is settled.
+    pub const fn next(self) -> NextOffset {
+        NextOffset(self.0 + 1)
+    }
+
+    const fn bits(self) -> u64 {
+        self.0.cast_unsigned()
+    }
+
+    const fn from_bits(bits: u64) -> Self {
+        Self(bits.cast_signed())
+    }
+}
+
+/// A position: the offset of the next message to read, which is what Kafka keeps as "committed". Never negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NextOffset(i64);
+
+impl NextOffset {
+    /// `None` for a negative number (librdkafka's logical offsets are negative).
+    pub const fn new(raw: i64) -> Option<Self> {
+        if 0 <= raw { Some(Self(raw)) } else { None }
+    }
+
+    /// The number as Kafka writes it.
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+}
+
+impl From<Offset> for NextOffset {
+    /// The position *at* a message, from which that message is read (and not the one behind it, [`Offset::next`]).
+    fn from(offset: Offset) -> Self {
+        Self(offset.0)
+    }
+}
+
+impl fmt::Display for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for NextOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A set of offsets as a compressed bitmap: about a bit a message where they are dense, two bytes where they are sparse.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OffsetSet(RoaringTreemap);
+
+impl OffsetSet {
+    /// The empty set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether it was added (and not there before).
+    pub fn insert(&mut self, offset: Offset) -> bool {
+        self.0.insert(offset.bits())
+    }
+
+    /// Whether it was there.
+    pub fn remove(&mut self, offset: Offset) -> bool {
+        self.0.remove(offset.bits())
+    }
+
+    /// Whether it is in the set.
+    pub fn contains(&self, offset: Offset) -> bool {
+        self.0.contains(offset.bits())
+    }
+
+    /// The lowest.
+    pub fn first(&self) -> Option<Offset> {
+        self.0.min().map(Offset::from_bits)
+    }
+
+    /// The highest.
+    pub fn last(&self) -> Option<Offset> {
+        self.0.max().map(Offset::from_bits)
+    }
+
+    /// How many.
+    pub fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Offset> + '_ {
+        self.0.iter().map(Offset::from_bits)
+    }
+
+    /// Those within a range, ascending. Costs what the set holds there, not `last - first`.
+    pub fn range(&self, range: RangeInclusive<Offset>) -> impl Iterator<Item = Offset> + '_ {
+        let mut iter = self.0.iter();
+        iter.advance_to(range.start().bits());
+        iter.map(Offset::from_bits).take_while(move |offset| offset <= range.end())
+    }
+
+    /// Adds all of `other`.
+    pub fn extend(&mut self, other: &Self) {
+        self.0 |= &other.0;
+    }
+
+    /// Takes all of `other` out.
+    pub fn subtract(&mut self, other: &Self) {
+        self.0 -= &other.0;
+    }
+
+    /// Bytes that the bitmap takes, near enough for a figure.
+    pub fn serialized_size(&self) -> usize {
+        self.0.serialized_size()
+    }
+}
+
+impl FromIterator<Offset> for OffsetSet {
+    fn from_iter<I: IntoIterator<Item = Offset>>(offsets: I) -> Self {
+        Self(offsets.into_iter().map(Offset::bits).collect())
+    }
+}
