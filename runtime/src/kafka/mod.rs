@@ -1,1 +1,4 @@
-//! kafka
+//! Kafka: the only place that names rdkafka.
+
+pub mod client;
+mod raw;

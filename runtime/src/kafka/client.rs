@@ -1,0 +1,136 @@
+//! The properties of every client: the only place with librdkafka's property strings.
+
+use rdkafka::ClientConfig;
+
+use crate::config::{Kafka, Pipeline, Properties};
+
+/// Properties that decide what is committed, lost or repeated, or that would load foreign code: the host sets them.
+pub const HOST_OWNED: &[&str] = &[
+    "bootstrap.servers",
+    "metadata.broker.list",
+    "group.id",
+    "group.protocol",
+    "group.instance.id",
+    "client.id",
+    "enable.auto.commit",
+    "auto.commit.enable",
+    "auto.commit.interval.ms",
+    "enable.auto.offset.store",
+    "auto.offset.reset",
+    "enable.partition.eof",
+    "allow.auto.create.topics",
+    "enable.idempotence",
+    "acks",
+    "request.required.acks",
+    "max.in.flight",
+    "max.in.flight.requests.per.connection",
+    "retries",
+    "message.send.max.retries",
+    "transactional.id",
+    "message.timeout.ms",
+    "message.max.bytes",
+    "queue.buffering.max.messages",
+    "queue.buffering.max.kbytes",
+    "queue.buffering.backpressure.threshold",
+    "plugin.library.paths",
+    "test.mock.num.brokers",
+];
+
+/// Bytes that the producer holds without an acknowledgement. Stops a dead-letter topic that is slow or away from
+/// taking the memory of the process.
+pub const UNACKNOWLEDGED_BYTES: usize = 32 << 20;
+
+/// A client that joins no group and produces nothing: metadata, watermarks, administration.
+pub fn admin(kafka: &Kafka, servers: &str) -> ClientConfig {
+    base(kafka, servers, "admin", &[])
+}
+
+/// The main consumer of a pipeline: explicit positions, explicit commits.
+pub fn source(kafka: &Kafka, servers: &str, pipeline: &Pipeline) -> ClientConfig {
+    let mut client = ClientConfig::new();
+    client
+        // 16 MiB of prefetch; librdkafka overshoots this by up to a fetch (librdkafka#5140).
+        .set("queued.max.messages.kbytes", "16384")
+        .set("fetch.wait.max.ms", "50")
+        // The default of 1 s stalls a consumer each time that its queue was full.
+        .set("fetch.queue.backoff.ms", "10")
+        .set("partition.assignment.strategy", "cooperative-sticky")
+        .set("topic.metadata.refresh.interval.ms", "30000");
+    extend(&mut client, &base(kafka, servers, &pipeline.name, &[&kafka.consumer]));
+    client
+        .set("group.id", &pipeline.group)
+        .set("enable.auto.commit", "false")
+        .set("enable.auto.offset.store", "false")
+        .set("auto.offset.reset", "error")
+        .set("allow.auto.create.topics", "false");
+    client
+}
+
+/// How much a shadow reader's client fetches at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Width {
+    /// For single messages: one record batch a fetch, nothing read ahead.
+    Lean,
+    /// For runs: reads ahead.
+    Wide,
+}
+
+/// A client of a shadow reader: finds exactly what the main consumer was handed, waits for nothing, commits nothing.
+pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
+    let (fetch_bytes, queued_messages) = match width {
+        Width::Lean => ("65536", "1"),
+        Width::Wide => ("262144", "256"),
+    };
+    let mut client = base(kafka, servers, "shadow", &[&kafka.consumer]);
+    for group_only in ["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "client.rack"] {
+        client.remove(group_only);
+    }
+    client
+        .set("group.id", &kafka.shadow.group_id)
+        .set("enable.auto.commit", "false")
+        .set("enable.auto.offset.store", "false")
+        // Never another message in the place of one that is gone.
+        .set("auto.offset.reset", "error")
+        .set("enable.partition.eof", "true")
+        .set("allow.auto.create.topics", "false")
+        // Sees whatever the main consumer saw, at either of its isolation levels, and waits for no open transaction.
+        .set("isolation.level", "read_uncommitted")
+        .set("fetch.wait.max.ms", "10")
+        .set("fetch.message.max.bytes", fetch_bytes)
+        .set("queued.min.messages", queued_messages)
+        .set("queued.max.messages.kbytes", "2048")
+        // With a low `queued.min.messages`, any back-off is waited out at each fetch.
+        .set("fetch.queue.backoff.ms", "0");
+    client
+}
+
+/// The producer of dead letters and emitted records: idempotent, so in order and acknowledged by all replicas.
+pub fn producer(kafka: &Kafka, servers: &str) -> ClientConfig {
+    let mut client = ClientConfig::new();
+    client.set("linger.ms", "5").set("delivery.timeout.ms", "60000").set("compression.type", "zstd");
+    extend(&mut client, &base(kafka, servers, "producer", &[&kafka.producer]));
+    client
+        .set("enable.idempotence", "true")
+        .set("allow.auto.create.topics", "false")
+        // The broker's limit decides (it answers "too large" and we make a stub), not a client's lower guess.
+        .set("message.max.bytes", "1000000000")
+        // Our own bound on bytes is met first.
+        .set("queue.buffering.max.messages", "1000000")
+        .set("queue.buffering.max.kbytes", "1048576");
+    client
+}
+
+fn base(kafka: &Kafka, servers: &str, role: &str, more: &[&Properties]) -> ClientConfig {
+    let mut client = ClientConfig::new();
+    for (key, value) in std::iter::once(&kafka.common).chain(more.iter().copied()).flat_map(|properties| &properties.0) {
+        client.set(key, value);
+    }
+    client.set("bootstrap.servers", servers).set("client.id", format!("deadletter-{role}"));
+    client
+}
+
+fn extend(client: &mut ClientConfig, over: &ClientConfig) {
+    for (key, value) in over.config_map() {
+        client.set(*key, *value);
+    }
+}
