@@ -107,7 +107,7 @@ pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
 /// The producer of dead letters and emitted records: idempotent, so in order and acknowledged by all replicas.
 pub fn producer(kafka: &Kafka, servers: &str) -> ClientConfig {
     let mut client = ClientConfig::new();
-    client.set("linger.ms", "5").set("delivery.timeout.ms", "60000").set("compression.type", "zstd");
+    client.set("linger.ms", "5").set("delivery.timeout.ms", "60000");
     extend(&mut client, &base(kafka, servers, "producer", &[&kafka.producer]));
     client
         .set("enable.idempotence", "true")
