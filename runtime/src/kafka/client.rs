@@ -131,6 +131,6 @@ fn base(kafka: &Kafka, servers: &str, role: &str, more: &[&Properties]) -> Clien
 
 fn extend(client: &mut ClientConfig, over: &ClientConfig) {
     for (key, value) in over.config_map() {
-        client.set(*key, *value);
+        client.set(key, value);
     }
 }
