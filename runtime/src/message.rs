@@ -269,6 +269,11 @@ impl Batch {
         &self.timestamps
     }
 
+    /// The column of leader epochs, -1 where the broker does not say.
+    pub fn leader_epochs(&self) -> &[i32] {
+        &self.leader_epochs
+    }
+
     /// The column of keys.
     pub fn keys(&self) -> &Column {
         &self.keys
