@@ -251,7 +251,9 @@ impl Ledger {
     /// Bytes that it takes, near enough for a figure.
     pub fn bytes(&self) -> usize {
         let sets = [&self.open, &self.lost, &self.letters];
-        sets.iter().map(|set| set.serialized_size()).sum::<usize>() + self.delivered.bytes() + self.leader_epochs.bytes()
+        sets.iter().map(|set| set.serialized_size()).sum::<usize>()
+            + self.delivered.bytes()
+            + self.leader_epochs.bytes()
     }
 
     fn prune(&mut self) {
