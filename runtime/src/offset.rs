@@ -93,8 +93,10 @@ impl OffsetSet {
         while first <= last {
             let end = last.min(first | u64::from(u16::MAX));
             self.0.insert(first);
-            self.0.insert_range(first..end);
-            self.0.insert(end);
+            if first < end {
+                self.0.insert_range(first..end);
+                self.0.insert(end);
+            }
             first = end + 1;
         }
     }
@@ -117,6 +119,9 @@ impl OffsetSet {
 
     /// Takes a range out; says how many were there.
     pub fn remove_range(&mut self, range: RangeInclusive<Offset>) -> u64 {
+        if range.start() == range.end() {
+            return u64::from(self.remove(*range.start()));
+        }
         self.0.remove_range(range.start().bits()..=range.end().bits())
     }
 
@@ -180,7 +185,12 @@ impl OffsetSet {
 
     /// How many are within a range.
     pub fn count(&self, range: RangeInclusive<Offset>) -> u64 {
-        self.0.range_cardinality(range.start().bits()..=range.end().bits())
+        let bits = range.start().bits()..=range.end().bits();
+        if self.0.contains_range(bits.clone()) {
+            // Roaring's own count adds up the whole container.
+            return bits.end() - bits.start() + 1;
+        }
+        self.0.range_cardinality(bits)
     }
 
     /// Adds what `other` has within a range.

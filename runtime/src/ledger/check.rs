@@ -96,16 +96,21 @@ impl Ledger {
         }
         for Verdict { offsets, outcome } in verdicts {
             let ranges = || offsets.iter().map(|range| range.first..=range.last);
+            let name = |set: &mut OffsetSet| ranges().for_each(|range| set.extend_within(&self.open, range));
             if !matches!(outcome, Outcome::Accept) {
                 ranges().for_each(|range| _ = checked.accepted.remove_range(range));
             }
             match outcome {
-                Outcome::Accept => ranges().for_each(|range| checked.accepted.extend_within(&self.open, range)),
-                Outcome::Reject(rejection) => {
-                    let mut rejected = OffsetSet::new();
-                    ranges().for_each(|range| rejected.extend_within(&self.open, range));
-                    checked.rejected.push((rejected, Arc::clone(rejection)));
-                }
+                Outcome::Accept => name(&mut checked.accepted),
+                Outcome::Reject(rejection) => match checked.rejected.last_mut() {
+                    // Verdict by verdict and the same each time: how a guest without much care answers.
+                    Some((rejected, last)) if last == rejection => name(rejected),
+                    _ => {
+                        let mut rejected = OffsetSet::new();
+                        name(&mut rejected);
+                        checked.rejected.push((rejected, Arc::clone(rejection)));
+                    }
+                },
                 Outcome::Defer => checked.deferred += ranges().map(|range| self.open.count(range)).sum::<u64>(),
                 Outcome::Retry(_) | Outcome::Hold(_) => {
                     let first = offsets.first().map(|range| (outcome.clone(), *range));

@@ -1,3 +1,4 @@
+mod backlog;
 mod model;
 
 use std::{sync::Arc, time::Duration};
@@ -62,7 +63,7 @@ fn stretches() -> impl Strategy<Value = Vec<Stretch>> {
         3 => Just(Outcome::Defer),
         1 => Just(retry()),
     ];
-    let off = prop_oneof![30 => Just((0, 0)), 1 => (-3..4_i64, -3..4_i64)];
+    let off = prop_oneof![12 => Just((0, 0)), 1 => (-3..4_i64, -3..4_i64)];
     let stretch = (0..4_usize, 1..5_usize, outcome, any::<bool>(), off)
         .prop_map(|(skip, take, outcome, join, off)| Stretch { skip, take, outcome, join, off });
     vec(stretch, 0..5)
@@ -123,14 +124,17 @@ impl World {
             Step::Redeliver { first, count } => {
                 let lost = self.model.lost();
                 if !lost.is_empty() {
-                    let batch: Vec<i64> = lost.iter().skip(first.index(lost.len())).take(*count).copied().collect();
+                    let lost = lost.iter().skip(first.index(lost.len())).take(*count);
+                    // What expired while it was read again comes, too.
+                    let batch: Vec<i64> = self.model.expired(1).iter().chain(lost).copied().collect();
                     self.ledger.redelivered(&batch);
                     self.model.redelivered(&batch);
                     self.batch = Some(batch);
                 }
             }
             Step::Answer { of_batch, stretches, shift, emits } => {
-                let verdicts = verdicts(&self.model.open_here(), stretches, *shift);
+                let open = [self.model.expired(4), self.model.open_here()].concat();
+                let verdicts = verdicts(&open, stretches, *shift);
                 let batch = if *of_batch { self.batch.take() } else { None };
                 self.answer(&verdicts, batch.as_deref(), *emits);
             }

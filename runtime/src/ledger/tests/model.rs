@@ -54,6 +54,13 @@ impl Model {
         self.pick(|message| message.lost)
     }
 
+    /// The last few that the host expired; a guest may name these.
+    pub(super) fn expired(&self, count: usize) -> Vec<i64> {
+        let mut last: Vec<i64> = self.messages.range(..=self.expired).rev().take(count).map(|(raw, _)| *raw).collect();
+        last.reverse();
+        last
+    }
+
     pub(super) fn letters(&self) -> Vec<i64> {
         self.pick(|message| message.letter)
     }
