@@ -7,6 +7,9 @@ use std::{fmt, sync::Arc};
 
 use crate::offset::{NextOffset, Offset};
 
+#[cfg(test)]
+mod tests;
+
 /// One partition of one topic; cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicPartition {

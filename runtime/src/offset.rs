@@ -5,6 +5,9 @@ use std::{fmt, ops::RangeInclusive};
 
 use roaring::RoaringTreemap;
 
+#[cfg(test)]
+mod tests;
+
 /// The offset of one message in its partition: `0 ..= i64::MAX - 1`, so that [`Offset::next`] cannot overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offset(i64);
@@ -101,7 +104,7 @@ impl OffsetSet {
         }
     }
 
-    /// Adds a column of ascending offsets; numbers that are no offset are left out.
+    /// Adds a batch's column of offsets, which ascend. Costs its runs.
     pub fn insert_column(&mut self, column: &[i64]) {
         for run in column.chunk_by(|before, after| before.checked_add(1) == Some(*after)) {
             if let (Some(first), Some(last)) = (run.first(), run.last())

@@ -23,8 +23,12 @@ fn rejection(code: u8) -> Arc<Rejection> {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        (0..300_i64, 1..20_usize, 1..4_usize, 0..4_u8)
-            .prop_map(|(first, count, stride, code)| Step::Add { first, count, stride, code }),
+        (0..300_i64, 1..20_usize, 1..4_usize, 0..4_u8).prop_map(|(first, count, stride, code)| Step::Add {
+            first,
+            count,
+            stride,
+            code
+        }),
         (1..30_usize, 2..6_usize).prop_map(|(max, back)| Step::Take { max, back }),
     ]
 }
