@@ -1,5 +1,5 @@
-//! The bookkeeping of one partition under one assignment. Pure: no I/O and no clock; time comes in as the duration since
-//! a start that the caller chooses once, on a clock that does not go back.
+//! The bookkeeping of one partition under one assignment. Pure: no I/O and no clock; time comes in as the duration
+//! since a start that the caller chooses once, on a clock that does not go back.
 //!
 //! An offset that was delivered is in one or more of these states, and is settled once it is in none:
 //! - *open*: no verdict settled it yet (a deferred one stays open);
@@ -27,10 +27,10 @@ use crate::{
     verdict::Rejection,
 };
 
-/// Deliveries this close together share one time.
-const MARK: Duration = Duration::from_secs(1);
-/// More delivery times than this are thinned out, so that an offset that stays open for days costs no more than hours do.
-const MARKS: usize = 4096;
+/// Deliveries this close together share one time, and so do those closer than this part of the oldest's age: the number
+/// of times that are kept grows with the logarithm of that age.
+const STEP: Duration = Duration::from_secs(1);
+const STEP_PER_AGE: u32 = 512;
 
 /// One answer whose emitted records are awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,19 +101,19 @@ impl Ledger {
         self.revision += 1;
         self.position = last.next();
         self.open.insert_column(offsets);
-        let mark = self.delivered.last().filter(|mark| now.saturating_sub(*mark) < MARK);
-        self.delivered.push(first, mark.unwrap_or(now));
-        if self.delivered.len() > MARKS {
-            self.delivered.thin();
-        }
-        let mut rest = offsets;
-        for run in leader_epochs.chunk_by(|a, b| a == b) {
-            let (here, behind) = rest.split_at_checked(run.len()).unwrap_or((rest, &[]));
-            if let (Some(first), Some(epoch)) = (here.first().copied().and_then(Offset::new), run.first()) {
-                self.leader_epochs.push(first, Some(*epoch).filter(|epoch| *epoch >= 0));
+        self.mark(first, now);
+        for (offset, epoch) in offsets.iter().zip(leader_epochs) {
+            if let Some(offset) = Offset::new(*offset) {
+                self.leader_epochs.push(offset, Some(*epoch).filter(|epoch| *epoch >= 0));
             }
-            rest = behind;
         }
+    }
+
+    fn mark(&mut self, first: Offset, now: Duration) {
+        let since = |at| now.saturating_sub(at);
+        let step = self.delivered.first().map_or(STEP, |oldest| STEP.max(since(oldest) / STEP_PER_AGE));
+        let near = self.delivered.last().filter(|last| since(*last) < step);
+        self.delivered.push(first, near.unwrap_or(now));
     }
 
     /// Lost offsets go to the present instance, in a batch of their own.
@@ -176,8 +176,9 @@ impl Ledger {
         }
     }
 
-    /// The host rejects what has been open for `max_age` (a little sooner, see [`Ledger::oldest_age`]), and the lowest of what is more than
-    /// `max_open`. These are letters from now on; a verdict that still names them is not a violation, and does nothing.
+    /// The host rejects what has been open for `max_age` (as [`Ledger::oldest_age`] has it, perhaps a little early), and
+    /// the lowest of what is more than `max_open`. These are letters from now on; a verdict that still names them is not
+    /// a violation, and does nothing.
     pub fn expire(&mut self, now: Duration, max_age: Duration, max_open: u64) -> OffsetSet {
         let excess = self.open_count().saturating_sub(max_open);
         if excess == 0 && self.oldest_age(now).is_none_or(|age| age < max_age) {
@@ -222,8 +223,8 @@ impl Ledger {
         self.open.first().into_iter().chain(self.lost.first()).min()
     }
 
-    /// For how long the oldest open offset has been open. Delivery times are kept coarsely: an age may come out too high,
-    /// by less than a second, or by a thousandth of the highest age where that is more.
+    /// For how long the oldest open offset has been open. Delivery times are kept coarsely: this may be too much by a
+    /// second, or by 1/512 of what the oldest was at its delivery.
     pub fn oldest_age(&self, now: Duration) -> Option<Duration> {
         Some(now.saturating_sub(self.delivered.get(self.oldest()?)?))
     }

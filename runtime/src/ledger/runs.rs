@@ -28,6 +28,11 @@ impl<T: Copy + PartialEq> Runs<T> {
         self.0.get(behind.checked_sub(1)?).map(|(_, value)| *value)
     }
 
+    /// The value that counts at the beginning.
+    pub fn first(&self) -> Option<T> {
+        self.0.front().map(|(_, value)| *value)
+    }
+
     /// The value that counts at the end.
     pub fn last(&self) -> Option<T> {
         self.0.back().map(|(_, value)| *value)
@@ -53,15 +58,6 @@ impl<T: Copy + PartialEq> Runs<T> {
         while self.0.get(1).is_some_and(|(first, _)| NextOffset::from(*first) <= below) {
             self.0.pop_front();
         }
-    }
-
-    /// Gives every second run the value of the one before.
-    pub fn thin(&mut self) {
-        let mut second = true;
-        self.0.retain(|_| {
-            second = !second;
-            !second
-        });
     }
 
     /// Bytes that it takes, near enough for a figure.

@@ -64,6 +64,14 @@ fn same(message: &Message<'_>, naive: &Naive) {
     assert_eq!(headers, naive.headers);
 }
 
+fn column(values: &[Bytes]) -> Column {
+    let mut column = Column::default();
+    for value in values {
+        column.push(value.as_deref());
+    }
+    column
+}
+
 /// As [`Column::chunk`] says it: at least one, then as many as fit.
 fn naive_chunk(values: &[Bytes], max_bytes: usize) -> (Vec<i32>, Vec<u8>) {
     let (mut lengths, mut all) = (Vec::new(), Vec::new());
@@ -121,8 +129,7 @@ proptest! {
     fn a_chunk_is_at_least_one_value_and_then_as_many_as_fit(
         values in vec(bytes(), 0..20), start in 0..25_usize, max_bytes in 0..40_usize,
     ) {
-        let mut column = Column::default();
-        values.iter().for_each(|value| column.push(value.as_deref()));
+        let column = column(&values);
         let (lengths, bytes) = column.chunk(start, max_bytes);
         let naive = naive_chunk(values.get(start..).unwrap_or_default(), max_bytes);
         prop_assert_eq!((lengths.to_vec(), bytes.to_vec()), naive);
@@ -131,8 +138,7 @@ proptest! {
 
     #[test]
     fn chunks_one_after_the_other_are_the_whole_column(values in vec(bytes(), 0..20), max_bytes in 0..20_usize) {
-        let mut column = Column::default();
-        values.iter().for_each(|value| column.push(value.as_deref()));
+        let column = column(&values);
         let (mut lengths, mut all) = (Vec::new(), Vec::new());
         while lengths.len() < values.len() {
             let chunk = column.chunk(lengths.len(), max_bytes);

@@ -82,7 +82,9 @@ impl Model {
     }
 
     pub(super) fn redelivered(&mut self, offsets: &[i64]) {
-        offsets.iter().for_each(|offset| self.messages.get_mut(offset).unwrap().lost = false);
+        for offset in offsets {
+            self.messages.get_mut(offset).unwrap().lost = false;
+        }
     }
 
     pub(super) fn lose_instance(&mut self) {
@@ -203,7 +205,7 @@ impl Model {
         assert_eq!(open.get(..expired.len()), Some(expired), "the lowest, and no hole among them");
         for (index, raw) in open.iter().enumerate() {
             let message = self.messages.get_mut(raw).unwrap();
-            let age = now - message.at;
+            let age = now.saturating_sub(message.at);
             let is = expired.contains(raw);
             assert!(is || (index >= excess && age < max_age), "{raw} of age {age:?} should be expired");
             assert!(!is || index < excess || age + Duration::from_secs(1) > max_age, "{raw} of age {age:?} is expired");
@@ -230,7 +232,7 @@ impl Model {
         match (ledger.oldest_age(now), open.first()) {
             (None, None) => {}
             (Some(age), Some(oldest)) => {
-                let truth = now - self.messages[oldest].at;
+                let truth = now.saturating_sub(self.messages[oldest].at);
                 assert!(truth <= age && age < truth + Duration::from_secs(1), "{age:?} for {truth:?}");
             }
             (age, oldest) => panic!("{oldest:?} is of age {age:?}"),
