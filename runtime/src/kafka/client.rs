@@ -42,7 +42,17 @@ pub const UNACKNOWLEDGED_BYTES: usize = 32 << 20;
 
 /// A client that joins no group and produces nothing: metadata, watermarks, administration.
 pub fn admin(kafka: &Kafka, servers: &str) -> ClientConfig {
-    base(kafka, servers, "admin", &[])
+    let mut client = base(kafka, servers, "admin", &[]);
+    // Asking for a topic must not make it.
+    client.set("allow.auto.create.topics", "false");
+    client
+}
+
+/// A client that brings its own cluster: librdkafka's mock cluster of one broker.
+pub fn embedded() -> ClientConfig {
+    let mut client = ClientConfig::new();
+    client.set("client.id", "deadletter-embedded").set("test.mock.num.brokers", "1");
+    client
 }
 
 /// The main consumer of a pipeline: explicit positions, explicit commits.

@@ -1,7 +1,9 @@
 //! Kafka: the only place that names rdkafka.
 
 pub mod client;
+mod embedded;
 mod producer;
 mod raw;
 
+pub use embedded::Embedded;
 pub use producer::{DeliveryError, Producer};

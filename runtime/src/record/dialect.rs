@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    fmt,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -72,8 +73,8 @@ fn connect<'a>(letter: &DeadLetter<'a>, origin: &'a Origin, facts: &mut Vec<(&'s
     ]);
 }
 
-fn number(number: impl ToString) -> Cow<'static, str> {
-    number.to_string().into()
+fn number(number: impl fmt::Display) -> Cow<'static, str> {
+    format!("{number}").into()
 }
 
 fn rfc3339(millis: i64) -> String {

@@ -24,13 +24,13 @@ type Done = Box<dyn FnOnce(Result<(), DeliveryError>) + Send>;
 
 /// Somebody who waits for a record's acknowledgement. Answered exactly once: at the latest, when this is dropped.
 pub(super) struct Waiting {
-    permit: Option<OwnedSemaphorePermit>,
     done: Option<Done>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Waiting {
     pub(super) fn new(done: impl FnOnce(Result<(), DeliveryError>) + Send + 'static) -> Self {
-        Self { permit: None, done: Some(Box::new(done)) }
+        Self { done: Some(Box::new(done)), permit: None }
     }
 
     /// Keeps the record's share of the bound on bytes until the answer.
@@ -52,8 +52,7 @@ impl Waiting {
 
     fn answer(mut self, result: Result<(), DeliveryError>) {
         if let Some(done) = self.done.take() {
-            // Before the answer, so that whoever hears of the last one finds nothing without acknowledgement.
-            self.permit = None;
+            // Its share of the bound is free only after the answer: a flush that has all of it has all answers.
             done(result);
         }
     }

@@ -6,10 +6,9 @@ use std::{
 };
 
 use rdkafka::{
-    bindings as sys,
+    Message as _, bindings as sys,
     error::RDKafkaErrorCode,
     message::BorrowedMessage,
-    Message as _,
     producer::{BaseProducer, PARTITION_UA, Producer as _, ProducerContext},
 };
 
@@ -64,7 +63,11 @@ struct Parts<'a> {
 
 /// Hands a copy of the record to the producer, which answers with the opaque number in its delivery callback, exactly
 /// once, unless the record is refused here. Does not block.
-pub(in crate::kafka) fn produce<C>(producer: &BaseProducer<C>, record: &Record<'_>, opaque: usize) -> Result<(), Refused>
+pub(in crate::kafka) fn produce<C>(
+    producer: &BaseProducer<C>,
+    record: &Record<'_>,
+    opaque: usize,
+) -> Result<(), Refused>
 where
     C: ProducerContext<DeliveryOpaque = usize>,
 {
@@ -129,8 +132,7 @@ where
     // SAFETY: the client lives while the producer is borrowed. Each argument has the member of the union that its type
     // stands for. Topic, key and payload outlive the call and are copied in it (`F_COPY`, under which librdkafka only
     // reads what it has as `*mut`). The opaque is a number, never followed. The headers are valid (or null: none).
-    let error =
-        unsafe { sys::rd_kafka_produceva(producer.client().native_ptr(), arguments.as_ptr(), arguments.len()) };
+    let error = unsafe { sys::rd_kafka_produceva(producer.client().native_ptr(), arguments.as_ptr(), arguments.len()) };
     if error.is_null() {
         // The record has them now.
         parts.headers.0 = ptr::null_mut();

@@ -48,7 +48,7 @@ fn batch(key: Option<&[u8]>, payload: Option<&[u8]>, headers: &[(&[u8], Option<&
 /// Headers as lines, a null as `-`.
 fn lines(record: &Record<'_>) -> String {
     let line = |header: &RecordHeader<'_>| {
-        let value = header.value.as_deref().map_or("-".into(), String::from_utf8_lossy);
+        let value = header.value.as_deref().map_or(Cow::Borrowed("-"), String::from_utf8_lossy);
         format!("{}={value}\n", String::from_utf8_lossy(&header.name))
     };
     record.headers.iter().map(line).collect()
