@@ -64,7 +64,7 @@ impl Producer {
     /// `done` is called exactly once, with what became of it: mostly by the client's thread, so it must be quick, but
     /// before this returns if the record is refused at once or if this future is dropped before it is ready.
     pub async fn send(&self, record: &Record<'_>, done: impl FnOnce(Result<(), DeliveryError>) + Send + 'static) {
-        let mut waiting = Waiting::new(done);
+        let mut waiting = Waiting::new(record.timestamp, done);
         match Arc::clone(&self.bytes).acquire_many_owned(cost(record)).await {
             Ok(permit) => waiting.hold(permit),
             Err(closed) => return waiting.fail(closed.to_string()),

@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{
     super::raw::{self, Refused},
     DeliveryError,
-    channel::Channel,
+    channel::{Channel, Client},
 };
 
 type Done = Box<dyn FnOnce(Result<(), DeliveryError>) + Send>;
@@ -26,11 +26,13 @@ type Done = Box<dyn FnOnce(Result<(), DeliveryError>) + Send>;
 pub(super) struct Waiting {
     done: Option<Done>,
     permit: Option<OwnedSemaphorePermit>,
+    /// The record's; librdkafka does not tell that of one that it could not deliver.
+    timestamp: Option<i64>,
 }
 
 impl Waiting {
-    pub(super) fn new(done: impl FnOnce(Result<(), DeliveryError>) + Send + 'static) -> Self {
-        Self { done: Some(Box::new(done)), permit: None }
+    pub(super) fn new(timestamp: Option<i64>, done: impl FnOnce(Result<(), DeliveryError>) + Send + 'static) -> Self {
+        Self { done: Some(Box::new(done)), permit: None, timestamp }
     }
 
     /// Keeps the record's share of the bound on bytes until the answer.
@@ -124,7 +126,9 @@ impl Reports {
         let Some(alone) = &self.alone else {
             return waiting.answer(Err(DeliveryError::TooLarge));
         };
-        if let Err((refused, waiting)) = alone.enqueue(waiting, |client, id| raw::produce_again(client, message, id)) {
+        let timestamp = waiting.timestamp;
+        let again = |client: &Client, id| raw::produce_again(client, message, timestamp, id);
+        if let Err((refused, waiting)) = alone.enqueue(waiting, again) {
             waiting.refuse(refused);
         }
     }

@@ -51,6 +51,9 @@ impl Drop for Headers {
     }
 }
 
+/// What librdkafka takes for the time of producing; and so it does for a record of the first millisecond of 1970.
+const NOW: i64 = 0;
+
 /// The parts of a record as librdkafka takes them. Whatever it points to lives until [`enqueue`] returns.
 struct Parts<'a> {
     topic: &'a CStr,
@@ -78,8 +81,7 @@ where
     let parts = Parts {
         topic: &topic,
         partition: record.partition.unwrap_or(PARTITION_UA),
-        // librdkafka takes 0 for now, so a record of the first millisecond of 1970 gets the time of producing.
-        timestamp: record.timestamp.unwrap_or(0),
+        timestamp: record.timestamp.unwrap_or(NOW),
         key: record.key.as_deref(),
         payload: record.payload.as_deref(),
         headers: Headers::of(&record.headers),
@@ -87,10 +89,12 @@ where
     enqueue(producer, parts, opaque)
 }
 
-/// As [`produce`], with a record that another producer could not deliver: to the same partition of the same topic.
+/// As [`produce`], with a record that another producer could not deliver: to the same partition of the same topic. Its
+/// timestamp is not told with it.
 pub(in crate::kafka) fn produce_again<C>(
     producer: &BaseProducer<C>,
     message: &BorrowedMessage<'_>,
+    timestamp: Option<i64>,
     opaque: usize,
 ) -> Result<(), Refused>
 where
@@ -106,7 +110,7 @@ where
     let parts = Parts {
         topic,
         partition: message.partition(),
-        timestamp: message.timestamp().to_millis().unwrap_or(0),
+        timestamp: timestamp.unwrap_or(NOW),
         key: message.key(),
         payload: message.payload(),
         headers,
