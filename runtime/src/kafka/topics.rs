@@ -31,7 +31,7 @@ pub struct Topic {
 ///
 /// `embedded` leaves out what the embedded broker cannot answer, and says so in the log.
 pub async fn check(kafka: &Kafka, servers: &str, pipeline: &Pipeline, embedded: bool) -> anyhow::Result<Checked> {
-    let cluster = Cluster::connect(kafka, servers)?;
+    let cluster = Cluster::connect(kafka, servers, embedded)?;
     let wanted = rules::wanted(pipeline);
     let mut found = cluster.describe(&wanted).await?;
     if embedded {

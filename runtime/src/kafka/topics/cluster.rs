@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use rdkafka::{
     admin::{AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication},
-    client::DefaultClientContext,
-    error::RDKafkaErrorCode,
+    client::{Client, DefaultClientContext},
+    error::{KafkaResult, RDKafkaErrorCode},
 };
 
 use super::{
@@ -27,24 +27,29 @@ const SEEN_POLL: Duration = Duration::from_millis(50);
 pub(super) struct Cluster {
     admin: Arc<AdminClient<DefaultClientContext>>,
     servers: String,
+    embedded: bool,
 }
 
 impl Cluster {
-    pub(super) fn connect(kafka: &Kafka, servers: &str) -> anyhow::Result<Self> {
+    pub(super) fn connect(kafka: &Kafka, servers: &str, embedded: bool) -> anyhow::Result<Self> {
         let admin = client::admin(kafka, servers).create().context("cannot make a client for the checks of topics")?;
-        Ok(Self { admin: Arc::new(admin), servers: servers.to_owned() })
+        Ok(Self { admin: Arc::new(admin), servers: servers.to_owned(), embedded })
     }
 
     /// All topics wanted, without their configuration.
     pub(super) async fn describe(&self, wanted: &[Wanted<'_>]) -> anyhow::Result<Topics> {
         let names: BTreeSet<String> = wanted.iter().map(|wanted| wanted.topic.to_owned()).collect();
-        let admin = Arc::clone(&self.admin);
-        let asked = tokio::task::spawn_blocking(move || {
-            let list: Vec<_> = names.iter().map(String::as_str).collect();
-            let described = raw::describe(admin.inner(), &list, TIMEOUT)?;
-            Ok::<_, RDKafkaErrorCode>(names.into_iter().zip(described.iter().map(found)).collect())
+        let (admin, embedded) = (Arc::clone(&self.admin), self.embedded);
+        let asked = tokio::task::spawn_blocking(move || -> anyhow::Result<Topics> {
+            let client = admin.inner();
+            if embedded {
+                return Ok(list(client, &names)?);
+            }
+            let in_order: Vec<_> = names.iter().map(String::as_str).collect();
+            let described = raw::describe(client, &in_order, TIMEOUT)?;
+            Ok(names.into_iter().zip(described.iter().map(found)).collect())
         });
-        asked.await?.map_err(|code| anyhow!("cannot ask the brokers at {:?} about topics: {code}", self.servers))
+        asked.await?.with_context(|| format!("cannot ask the brokers at {:?} about topics", self.servers))
     }
 
     /// Adds the configuration of topics; says so where it may not be known.
@@ -131,6 +136,20 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+/// For the embedded broker, which does not describe topics.
+fn list(client: &Client<DefaultClientContext>, names: &BTreeSet<String>) -> KafkaResult<Topics> {
+    let metadata = client.fetch_metadata(None, TIMEOUT)?;
+    let partitions = |name: &str| {
+        let topic = metadata.topics().iter().find(|topic| topic.name() == name)?;
+        i32::try_from(topic.partitions().len()).ok()
+    };
+    let found = |name: &str| match partitions(name) {
+        Some(partitions) => Found::Topic { partitions, may_read: None, may_write: None, configuration: None },
+        None => Found::Missing,
+    };
+    Ok(names.iter().map(|name| (name.clone(), found(name))).collect())
 }
 
 fn found(described: &Result<raw::Description, RDKafkaErrorCode>) -> Found {

@@ -191,3 +191,6 @@ fn configuration<'f>(found: &'f Topics, topic: &str) -> Option<&'f Configuration
         Found::Missing | Found::Refused(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
