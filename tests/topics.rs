@@ -1,6 +1,7 @@
 //! The start-up checks of topics, on a real broker: each sentence as a person reads it.
 //!
 //! `DEADLETTER_BROKER` is the broker's address.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 use std::{
     collections::BTreeMap,

@@ -37,7 +37,7 @@ pub struct Producer {
 }
 
 /// Why a record was not acknowledged.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeliveryError {
     /// The topic does not take a record of this size, not even alone in a batch.
     #[error("the record is too large for its topic")]

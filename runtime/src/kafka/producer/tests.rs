@@ -30,12 +30,13 @@ fn record(bytes: usize) -> Record<'static> {
     Record { topic: Cow::Borrowed("t"), payload: Some(vec![b'x'; bytes].into()), ..Record::default() }
 }
 
+type Done = Box<dyn FnOnce(Result<(), DeliveryError>) + Send>;
 type Answers = mpsc::Receiver<Result<(), DeliveryError>>;
 
 /// A sender for `done`, and where its answers arrive.
-fn answers() -> (impl Fn() -> Box<dyn FnOnce(Result<(), DeliveryError>) + Send>, Answers) {
+fn answers() -> (impl Fn() -> Done, Answers) {
     let (sender, receiver) = mpsc::channel();
-    let done = move || -> Box<dyn FnOnce(Result<(), DeliveryError>) + Send> {
+    let done = move || -> Done {
         let sender = sender.clone();
         Box::new(move |result| sender.send(result).unwrap())
     };
