@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context;
 use rustix::process::{Resource, Rlimit, nice, setrlimit};
 use tokio::{process::Command, task};
 use wasmtime::{
@@ -60,7 +61,18 @@ impl Compiler {
     /// # Errors
     /// The cache folder belongs to someone else or is open to others: its files are run as native code.
     pub fn child(program: PathBuf) -> anyhow::Result<Self> {
-        let Some(folder) = cache::folder()? else {
+        match cache::folder() {
+            Some(folder) => Self::child_with_cache(program, &folder),
+            None => Self::in_process(),
+        }
+    }
+
+    /// As [`Compiler::child`], with the cache in a folder of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`Compiler::child`].
+    pub fn child_with_cache(program: PathBuf, folder: &Path) -> anyhow::Result<Self> {
+        let Some(folder) = cache::usable(folder)? else {
             return Self::in_process();
         };
         let host = engine::host(Some(cache::open(&folder)?))?;
@@ -89,9 +101,7 @@ impl Compiler {
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
     task::spawn_blocking(work).await.unwrap_or_else(|error| Err(format!("loading it failed: {error}")))
 }
 
@@ -129,8 +139,8 @@ impl Child {
 /// The module cannot be loaded, or the cache or the limits cannot be set.
 pub fn child_main(module: &Path) -> anyhow::Result<()> {
     restrict()?;
-    let cache = cache::folder()?.map(|folder| cache::open(&folder)).transpose()?;
-    let engine = engine::engine(cache)?;
+    let folder = cache::folder().context("there is no folder for what is compiled")?;
+    let engine = engine::engine(Some(cache::open(&folder)?))?;
     if let Err(problem) = compile(&engine, module) {
         println!("{problem}");
         return Err(LoadError::new(module, &problem).into());

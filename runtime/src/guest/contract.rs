@@ -79,10 +79,18 @@ fn unlinkable(component: &Component, engine: &Engine, error: &wasmtime::Error) -
     let message = error.to_string();
     let ty = component.component_type();
     let import = ty.imports(engine).map(|(name, _)| name).find(|name| message.contains(&format!("`{name}`")));
+    let Some(import) = import else {
+        return format!("it cannot be linked: {error:#}");
+    };
     let cause = error.root_cause().to_string();
-    match import {
-        Some(import) if cause == message => format!("it imports `{import}`, which the host does not offer"),
-        Some(import) => format!("it imports `{import}`, which the host does not offer in this form: {cause}"),
-        None => format!("it cannot be linked: {cause}"),
+    // wasmtime's words, here and below: it has no types for these errors.
+    if !cause.ends_with("implementation is missing") {
+        return format!("it imports `{import}`, but not as the host has it: {cause}");
     }
+    let item = error.chain().find_map(|error| {
+        let text = error.to_string();
+        Some(text.strip_prefix("instance export `")?.split_once('`')?.0.to_owned())
+    });
+    let item = item.map(|item| format!("`{item}` of ")).unwrap_or_default();
+    format!("it imports {item}`{import}`, which the host does not offer")
 }

@@ -146,9 +146,11 @@ pub(super) fn componentized(engine: &Engine, bytes: Vec<u8>) -> Result<Vec<u8>, 
         format!("it is a core module whose description of its interfaces cannot be read: {}", error.root_cause())
     })?;
     if described.0.is_none() {
-        return Err("it is a core module without a description of its interfaces, which `wasm-tools component embed` or \
+        return Err(
+            "it is a core module without a description of its interfaces, which `wasm-tools component embed` or \
                     a bindings generator puts in"
-            .to_owned());
+                .to_owned(),
+        );
     }
     encode(&bytes).map_err(|error| format!("it is a core module that cannot be made a component: {error:#}"))
 }

@@ -53,6 +53,7 @@ pub fn judge(context: &Context, batch: &dyn Batch) -> Result<Vec<Verdict>, Strin
     let offsets = batch.offsets();
     match setting("mode").as_str() {
         "" | "accept" => Ok(vec![]),
+        "accept-all" => Ok(all(&offsets, Outcome::Accept)),
         "checksum" => Ok(checksum(&offsets, batch.checksum())),
         "echo" => Ok(batch.describe().into_iter().zip(&offsets).map(|(line, at)| reject(*at, "echo", line)).collect()),
         "reject-all" => {

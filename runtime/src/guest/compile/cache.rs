@@ -14,25 +14,33 @@ use wasmtime::{Cache, CacheConfig};
 /// Names the folder.
 pub(super) const VARIABLE: &str = "DEADLETTER_CACHE";
 
-/// The folder, made if need be; `None`, with a warning, where there can be none.
-pub(super) fn folder() -> anyhow::Result<Option<PathBuf>> {
-    let Some(folder) = chosen(|name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)) else {
+/// The folder that the environment names.
+pub(super) fn folder() -> Option<PathBuf> {
+    let folder = chosen(|name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from));
+    if folder.is_none() {
         tracing::warn!("no folder for compiled modules: set {VARIABLE} or HOME; compiling in this process");
-        return Ok(None);
-    };
-    if let Err(error) = create(&folder) {
-        let folder = folder.display();
-        tracing::warn!("the folder for compiled modules {folder} cannot be used ({error}); compiling in this process");
-        return Ok(None);
     }
-    check(&folder)?;
-    Ok(Some(folder))
+    folder
+}
+
+/// A folder as an absolute path, made if need be; `None`, with a warning, where that cannot be.
+pub(super) fn usable(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let made = std::path::absolute(folder).and_then(|folder| create(&folder).map(|()| folder));
+    match made {
+        Ok(folder) => check(&folder).map(|()| Some(folder)),
+        Err(error) => {
+            let folder = folder.display();
+            tracing::warn!(
+                "the folder for compiled modules {folder} cannot be used ({error}); compiling in this process"
+            );
+            Ok(None)
+        }
+    }
 }
 
 fn chosen(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     if let Some(folder) = variable(VARIABLE) {
-        // The cache takes absolute paths only.
-        return std::path::absolute(folder).ok();
+        return Some(folder);
     }
     let caches = variable("XDG_CACHE_HOME").filter(|folder| folder.is_absolute());
     let caches = caches.or_else(|| variable("HOME").map(|home| home.join(".cache")))?;
@@ -53,9 +61,14 @@ fn check(folder: &Path) -> anyhow::Result<()> {
     let (mode, owner, we) = (metadata.permissions().mode() & 0o777, metadata.uid(), geteuid().as_raw());
     let folder = folder.display();
     if mode != 0o700 {
-        bail!("the folder for compiled modules {folder} has the mode {mode:o}: it must be 700, for what is in it is run");
+        bail!(
+            "the folder for compiled modules {folder} has the mode {mode:o}: it must be 700, for what is in it is run"
+        );
     }
-    ensure!(owner == we, "the folder for compiled modules {folder} belongs to user {owner}, not to {we}, who runs this");
+    ensure!(
+        owner == we,
+        "the folder for compiled modules {folder} belongs to user {owner}, not to {we}, who runs this"
+    );
     Ok(())
 }
 
