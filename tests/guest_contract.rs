@@ -7,7 +7,7 @@ mod guests;
 use std::{collections::BTreeSet, time::Duration};
 
 use deadletter::{
-    guest::{FailureKind, Occasion},
+    guest::{FailureKind, Occasion, Setup},
     verdict::{OffsetRange, Outcome},
 };
 use guests::{batch, call, instance, judge, load, odd_batch, rejection, setup};
@@ -152,6 +152,59 @@ async fn a_core_module_is_made_a_component() {
     assert_eq!(rejection(&answer.verdicts[0]).reason, "it says r");
     let failure = instance.process(&call(), batch(7, &[b"defer"])).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Contract);
+}
+
+/// The custom sections of a module that describe its interfaces, as they are.
+fn descriptions(module: &[u8]) -> Vec<u8> {
+    let leb = |at: &mut usize| {
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let byte = module[*at];
+            *at += 1;
+            value |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                return value;
+            }
+        }
+    };
+    let (mut found, mut at) = (Vec::new(), 8);
+    while at < module.len() {
+        let (start, id) = (at, module[at]);
+        at += 1;
+        let end = leb(&mut at) + at;
+        let length = leb(&mut at);
+        if id == 0 && module[at..at + length].starts_with(b"component-type") {
+            found.extend_from_slice(&module[start..end]);
+        }
+        at = end;
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_core_module_of_wasi_preview_1_gets_the_adapter() {
+    // It traps unless the clock of preview 1 shows the `now` of its context.
+    let text = r#"(module
+        (import "wasi_snapshot_preview1" "clock_time_get" (func $clock (param i32 i64 i32) (result i32)))
+        (memory (export "memory") 32)
+        (global $next (mut i32) (i32.const 65536))
+        (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+            (local $at i32)
+            (local.set $at (i32.and (i32.add (global.get $next) (i32.const 15)) (i32.const -16)))
+            (global.set $next (i32.add (local.get $at) (local.get 3)))
+            (local.get $at))
+        (func (export "deadletter:processor/handler@0.1.0#process") (param i32 i32 i32 i64 i32 i32) (result i32)
+            (if (call $clock (i32.const 0) (i64.const 1) (i32.const 16)) (then unreachable))
+            (if (i64.ne (i64.load (i32.const 16)) (i64.mul (local.get 3) (i64.const 1000000))) (then unreachable))
+            (i32.const 1024)))"#;
+    let mut bytes = wat::parse_str(text).unwrap();
+    bytes.extend(descriptions(&std::fs::read(guests::module("testing-core")).unwrap()));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, bytes).unwrap();
+    let setup = Setup { module: file.path().to_owned(), ..setup("testing-core", &[]) };
+    let mut instance = load(setup).await.unwrap().instantiate(0).await.unwrap();
+    assert!(judge(&mut instance).await.unwrap().verdicts.is_empty());
 }
 
 #[tokio::test]

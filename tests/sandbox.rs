@@ -104,7 +104,7 @@ async fn a_call_can_be_dropped_at_any_moment() {
         let mut instance = guest.instantiate(NOW).await.unwrap();
         let mut running = Box::pin(judge(&mut instance));
         for _ in 0..polls {
-            assert!(futures_poll(&mut running).await.is_none());
+            assert!(polled_once(&mut running).await.is_none());
         }
         drop(running);
         assert!(judge(&mut instance).await.is_err());
@@ -112,7 +112,7 @@ async fn a_call_can_be_dropped_at_any_moment() {
 }
 
 /// Polls once.
-async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+async fn polled_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     std::future::poll_fn(|context| {
         std::task::Poll::Ready(match std::pin::Pin::new(&mut *future).poll(context) {
             std::task::Poll::Ready(output) => Some(output),
@@ -151,8 +151,11 @@ async fn memory_is_reported_and_stays_within_the_limit() {
     assert!(instance.memory() <= 64 << 20);
 }
 
-#[test]
-fn an_instance_can_be_sent_to_another_thread() {
-    fn sent<T: Send>() {}
-    sent::<Instance>();
+#[tokio::test]
+async fn an_instance_and_its_calls_can_move_between_threads() {
+    fn sent<T: Send>(value: T) -> T {
+        value
+    }
+    let mut instance: Instance = sent(instance("testing-plain", "accept").await);
+    assert!(sent(instance.process(&call(), batch(0, &[b""]))).await.is_ok());
 }

@@ -29,8 +29,8 @@ mod cache;
 const SUBCOMMAND: &str = "compile";
 const PATIENCE: Duration = Duration::from_mins(5);
 const CPU_SECONDS: u64 = 300;
-/// Address space, of which an engine reserves a part that it never touches.
-const ADDRESS_SPACE: u64 = 8 << 30;
+/// Memory that can be written to. Not the address space: allocators reserve much of that and touch little.
+const MEMORY: u64 = 2 << 30;
 
 /// How modules are compiled, and the engine that runs them: a process makes one.
 #[derive(Clone)]
@@ -125,7 +125,7 @@ impl Child {
         }
         let reason = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if reason.is_empty() {
-            let limits = format!("{CPU_SECONDS} s of processor time and {} GiB of memory", ADDRESS_SPACE >> 30);
+            let limits = format!("{CPU_SECONDS} s of processor time and {} GiB of memory", MEMORY >> 30);
             return Err(format!("compiling it failed ({}); it may use {limits}", output.status));
         }
         Err(reason)
@@ -158,5 +158,5 @@ fn restrict() -> rustix::io::Result<()> {
     nice(10)?;
     let limit = |most| Rlimit { current: Some(most), maximum: Some(most) };
     setrlimit(Resource::Cpu, limit(CPU_SECONDS))?;
-    setrlimit(Resource::As, limit(ADDRESS_SPACE))
+    setrlimit(Resource::Data, limit(MEMORY))
 }

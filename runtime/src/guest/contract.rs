@@ -32,12 +32,12 @@ pub(super) enum Handler<P, L> {
 pub(super) fn link(component: &Component, linker: &Linker<State>) -> Result<(InstancePre<State>, Contract), String> {
     let engine = linker.engine();
     check_track(component, engine)?;
-    let linked = linker.instantiate_pre(component).map_err(|error| unlinkable(component, engine, &error))?;
-    let contract = contract(&linked)?;
-    Ok((linked, contract))
+    let pre = linker.instantiate_pre(component).map_err(|error| unlinkable(component, engine, &error))?;
+    let shape = shape(&pre)?;
+    Ok((pre, shape))
 }
 
-fn contract(linked: &InstancePre<State>) -> Result<Contract, String> {
+fn shape(linked: &InstancePre<State>) -> Result<Contract, String> {
     let exports = |interface: &str| {
         let name = format!("{PACKAGE}{interface}@{TRACK}.0");
         linked.component().get_export_index(None, &name).is_some()

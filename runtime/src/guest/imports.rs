@@ -25,21 +25,18 @@ const FIXED: usize = 64;
 
 impl types::Host for State {}
 
-impl Default for Chunk {
-    fn default() -> Self {
-        Self { lengths: Vec::new(), bytes: Vec::new() }
-    }
-}
-
 impl State {
     fn column<T: Default>(&self, read: impl FnOnce(&Batch) -> T) -> T {
         self.batch.as_deref().map(read).unwrap_or_default()
     }
-}
 
-fn chunk(column: &Column, start: u32, max_bytes: u32) -> Chunk {
-    let (lengths, bytes) = column.chunk(start as usize, max_bytes as usize);
-    Chunk { lengths: lengths.to_vec(), bytes: bytes.to_vec() }
+    fn chunk(&self, column: impl FnOnce(&Batch) -> &Column, start: u32, max_bytes: u32) -> Chunk {
+        let (lengths, bytes) = self.column(|batch| {
+            let (lengths, bytes) = column(batch).chunk(start as usize, max_bytes as usize);
+            (lengths.to_vec(), bytes.to_vec())
+        });
+        Chunk { lengths, bytes }
+    }
 }
 
 fn last_header<'a>(message: &Message<'a>, name: &str) -> Option<&'a [u8]> {
@@ -65,27 +62,28 @@ impl batch::Host for State {
     }
 
     fn payloads(&mut self, start: u32, max_bytes: u32) -> Chunk {
-        self.column(|batch| chunk(batch.payloads(), start, max_bytes))
+        self.chunk(Batch::payloads, start, max_bytes)
     }
 
     fn keys(&mut self, start: u32, max_bytes: u32) -> Chunk {
-        self.column(|batch| chunk(batch.keys(), start, max_bytes))
+        self.chunk(Batch::keys, start, max_bytes)
     }
 
     fn header_values(&mut self, name: String, start: u32, max_bytes: u32) -> Chunk {
-        self.column(|batch| {
-            let mut values = Chunk::default();
+        let (lengths, bytes) = self.column(|batch| {
+            let (mut lengths, mut bytes) = (Vec::new(), Vec::new());
             for message in (start as usize..batch.len()).map_while(|index| batch.get(index)) {
                 let value = last_header(&message, &name);
-                let bytes = value.unwrap_or_default();
-                if !values.lengths.is_empty() && values.bytes.len() + bytes.len() > max_bytes as usize {
+                let added = value.unwrap_or_default();
+                if !lengths.is_empty() && bytes.len() + added.len() > max_bytes as usize {
                     break;
                 }
-                values.lengths.push(value.map_or(-1, |value| i32::try_from(value.len()).unwrap_or(i32::MAX)));
-                values.bytes.extend_from_slice(bytes);
+                lengths.push(value.map_or(-1, |value| i32::try_from(value.len()).unwrap_or(i32::MAX)));
+                bytes.extend_from_slice(added);
             }
-            values
-        })
+            (lengths, bytes)
+        });
+        Chunk { lengths, bytes }
     }
 
     fn headers(&mut self, index: u32) -> Vec<Header> {

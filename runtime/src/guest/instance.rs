@@ -129,7 +129,7 @@ async fn in_time<T>(guest: &Loaded, call: impl Future<Output = wasmtime::Result<
 }
 
 fn failure(store: &Store<State>, error: &wasmtime::Error) -> Failure {
-    Failure::from_error(error, &store.data().stderr.take_tail())
+    Failure::from_error(error, &store.data().printed())
 }
 
 impl Instance {
@@ -200,11 +200,11 @@ impl Instance {
     fn end<T>(&mut self, returned: Returned<T>) -> Result<T, Failure> {
         match returned {
             Ok(Ok(value)) => {
-                self.store.data().stderr.take_tail();
+                self.store.data().printed();
                 self.usable = true;
                 Ok(value)
             }
-            Ok(Err(reason)) => Err(Failure::new(FailureKind::Error, &reason, &self.store.data().stderr.take_tail())),
+            Ok(Err(reason)) => Err(Failure::new(FailureKind::Error, &reason, &self.store.data().printed())),
             Err(error) => Err(failure(&self.store, &error)),
         }
     }

@@ -17,10 +17,10 @@ pub(super) fn headers<'a>(batch: &'a Batch, names: &'a [Cow<'a, str>]) -> (Vec<H
     let mut spans = Vec::with_capacity(batch.len());
     let mut names = names.iter();
     for message in batch.iter() {
-        let first = headers.len();
-        let named = message.headers().zip(names.by_ref());
-        headers.extend(named.map(|(header, name)| HeaderParam { name, value: header.value }));
-        spans.push(first..headers.len());
+        let start = headers.len();
+        let pairs = message.headers().zip(names.by_ref());
+        headers.extend(pairs.map(|(header, name)| HeaderParam { name, value: header.value }));
+        spans.push(start..headers.len());
     }
     (headers, spans)
 }

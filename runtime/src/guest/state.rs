@@ -33,6 +33,7 @@ pub(super) struct State {
     pub(super) monotonic: u64,
     pub(super) now: Now,
     pub(super) random: fastrand::Rng,
+    pub(super) stdout: Console,
     pub(super) stderr: Console,
     pub(super) table: ResourceTable,
     wasi: WasiCtx,
@@ -59,13 +60,20 @@ impl State {
             staged: Staged::default(),
             ticks: 0,
             monotonic: 0,
-            wasi: wasi::context(&now, stdout, stderr.clone()),
+            wasi: wasi::context(&now, stdout.clone(), stderr.clone()),
             now,
             // The numbers that a program draws as it starts are the same for every instance.
             random: fastrand::Rng::with_seed(0),
+            stdout,
             stderr,
             table,
         }
+    }
+
+    /// At the end of a call: all that it printed goes to the log, and the end of what it wrote to stderr is handed back.
+    pub(super) fn printed(&self) -> String {
+        self.stdout.take_tail();
+        self.stderr.take_tail()
     }
 }
 
