@@ -1,4 +1,12 @@
 //! Compiling in a child. This program is its own child, so it has a `main` instead of the usual harness.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test fails by panicking"
+)]
 
 #[path = "support/guests.rs"]
 #[allow(dead_code, reason = "other tests use the rest of it")]
