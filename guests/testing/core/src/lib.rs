@@ -25,4 +25,3 @@ impl Guest for Core {
         Ok(messages.into_iter().filter_map(judge).collect())
     }
 }
-

@@ -21,4 +21,3 @@ impl Lifecycle for Lazy {
         testing_shared::configure(settings)
     }
 }
-

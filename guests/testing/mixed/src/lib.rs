@@ -29,4 +29,3 @@ impl Settling for Mixed {
         testing_shared::settle(Some(&columns::Columns))
     }
 }
-

@@ -49,4 +49,3 @@ impl Settling for Plain {
         testing_shared::settle(None)
     }
 }
-
