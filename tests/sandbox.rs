@@ -12,7 +12,7 @@
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod guests;
 
-use std::time::Duration;
+use std::{fs, sync::Arc, time::Duration};
 
 use deadletter::guest::{Failure, FailureKind, Instance, Setup};
 use guests::{NOW, batch, call, instance, judge, load, rejection, setup};
@@ -75,12 +75,38 @@ async fn a_long_reason_is_cut() {
     assert_eq!(rejection(&answer.verdicts[0]).reason, "é".repeat(512));
 }
 
-#[tokio::test]
-async fn a_guest_that_floods_its_output_goes_on() {
-    let mut instance = instance("testing-plain", "flood").await;
-    let answer = judge(&mut instance).await.unwrap();
-    assert!(answer.verdicts.is_empty());
+/// What one call in this mode leaves in the log.
+async fn logged(mode: &str) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let writer = Arc::new(file.reopen().unwrap());
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+    let mut instance = instance("testing-plain", mode).await;
+    {
+        let _logging = tracing::subscriber::set_default(subscriber);
+        assert!(judge(&mut instance).await.unwrap().verdicts.is_empty());
+    }
     assert!(judge(&mut instance).await.is_ok());
+    fs::read_to_string(file.path()).unwrap()
+}
+
+#[tokio::test]
+async fn what_a_guest_logs_or_prints_is_logged_as_one_line_each() {
+    let log = logged("log").await;
+    let lines: Vec<_> = log.lines().map(|line| line.split_once("Z ").unwrap().1.trim_start()).collect();
+    let expected = [
+        r#"WARN guest: a line\nwith \u{1b}[31mcolour from="log""#,
+        r#"INFO guest: said on stdout from="stdout""#,
+        r#"INFO guest: and without an end from="stdout""#,
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[tokio::test]
+async fn a_guest_that_floods_its_output_goes_on_and_most_of_it_is_dropped() {
+    let log = logged("flood").await;
+    let lines = log.lines().count();
+    assert!((100..20_000).contains(&lines), "{lines}");
+    assert!(!log.contains('\u{1b}'));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use wasmtime::Trap;
 use wasmtime_wasi::I32Exit;
 
 use super::{
-    limits::{CROSSING, OutOfMemory},
+    limits::{CROSSING, OutOfMemory, TEXT},
     text,
 };
 
@@ -54,7 +54,7 @@ pub(super) struct OverDeadline;
 
 impl Failure {
     pub(super) fn new(kind: FailureKind, cause: &str, stderr: &str) -> Self {
-        let cause = text::escaped(cause.trim());
+        let cause = text::escaped(&text::cut(cause.trim().to_owned(), TEXT));
         let detail = if stderr.is_empty() { cause } else { format!("{cause}; stderr: {}", text::escaped(stderr)) };
         Self { kind, detail }
     }

@@ -53,7 +53,7 @@ impl Rules {
         let outcome = match verdict.outcome {
             types::Outcome::Accept => Outcome::Accept,
             types::Outcome::Reject(rejection) => Outcome::Reject(Arc::new(Rejection {
-                route: rejection.route,
+                route: rejection.route.map(|route| text::cut(route, TEXT)),
                 code: codes.check(rejection.code)?,
                 reason: text::cut(rejection.reason, TEXT),
             })),

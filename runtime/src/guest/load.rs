@@ -29,6 +29,8 @@ use super::{
 };
 
 const LARGEST: u64 = 256 << 20;
+/// Bytes of what is wrong: names within a module can be long.
+const LONGEST_PROBLEM: usize = 4_096;
 const MAGIC: &[u8] = b"\0asm";
 /// What follows the magic in a core module; a component has another number there.
 const CORE: &[u8] = &[1, 0, 0, 0];
@@ -56,7 +58,7 @@ pub struct LoadError {
 
 impl LoadError {
     pub(super) fn new(file: &Path, problem: &str) -> Self {
-        Self { file: file.to_owned(), problem: text::escaped(problem) }
+        Self { file: file.to_owned(), problem: text::cut(text::escaped(problem), LONGEST_PROBLEM) }
     }
 }
 

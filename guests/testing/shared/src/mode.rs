@@ -1,4 +1,4 @@
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{cell::RefCell, collections::BTreeMap, io::Write};
 
 use crate::{
     Batch,
@@ -76,6 +76,8 @@ pub fn judge(context: &Context, batch: &dyn Batch) -> Result<Vec<Verdict>, Strin
         "log" => {
             logging::log(Level::Warn, "a line\nwith \u{1b}[31mcolour");
             println!("said on stdout");
+            print!("and without an end");
+            std::io::stdout().flush().map_err(|error| error.to_string())?;
             Ok(vec![])
         }
         mode => misbehave::act(mode, context, &offsets),
