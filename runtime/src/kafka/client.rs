@@ -1,6 +1,6 @@
 //! The properties of every client: the only place with librdkafka's property strings.
 
-use rdkafka::ClientConfig;
+use rdkafka::{ClientConfig, error::KafkaError, types::RDKafkaConfRes};
 
 use crate::config::{Kafka, Pipeline, Properties};
 
@@ -35,6 +35,22 @@ pub const HOST_OWNED: &[&str] = &[
     "plugin.library.paths",
     "test.mock.num.brokers",
 ];
+
+/// Why a property may not be set to a value, without the value, which may be a secret. What only fails once a client is
+/// made (files that are missing, properties that contradict each other) is not found here.
+pub fn refusal(name: &str, value: &str) -> Option<&'static str> {
+    if HOST_OWNED.contains(&name) {
+        return Some("the host owns this property: it decides what is committed, lost or repeated");
+    }
+    match ClientConfig::new().set(name, value).create_native_config() {
+        Ok(_) => None,
+        Err(KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..)) => {
+            Some("librdkafka has no such property")
+        }
+        Err(KafkaError::Nul(_)) => Some("a NUL cannot be in a property"),
+        Err(_) => Some("librdkafka does not allow this value"),
+    }
+}
 
 /// Bytes that the producer holds without an acknowledgement. Stops a dead-letter topic that is slow or away from
 /// taking the memory of the process.
@@ -122,7 +138,8 @@ pub fn producer(kafka: &Kafka, servers: &str) -> ClientConfig {
 
 fn base(kafka: &Kafka, servers: &str, role: &str, more: &[&Properties]) -> ClientConfig {
     let mut client = ClientConfig::new();
-    for (key, value) in std::iter::once(&kafka.common).chain(more.iter().copied()).flat_map(|properties| &properties.0) {
+    for (key, value) in std::iter::once(&kafka.common).chain(more.iter().copied()).flat_map(|properties| &properties.0)
+    {
         client.set(key, value);
     }
     client.set("bootstrap.servers", servers).set("client.id", format!("deadletter-{role}"));

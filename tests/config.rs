@@ -1,0 +1,61 @@
+//! Bad configurations, each beside the message that it gets: `config/*.toml` and `*.err`. With `UPDATE_GOLDEN=1` the
+//! messages are written anew instead of compared.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/config")
+}
+
+fn check(file: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_deadletter"));
+    command.current_dir(folder()).args(["check", "--offline", file]);
+    command.env_remove("RUST_LOG").env_remove("DEADLETTER_TEST_UNSET").output().unwrap()
+}
+
+/// Every `*.toml` but those whose modules would have to be there, and one that is not there itself.
+fn cases() -> Vec<String> {
+    let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let bad = files.filter(|name| name.ends_with(".toml") && !["good.toml", "minimal.toml"].contains(&name.as_str()));
+    let mut cases: Vec<_> = bad.chain(["no-such-file.toml".to_owned()]).collect();
+    cases.sort();
+    cases
+}
+
+#[test]
+fn every_bad_configuration_gets_its_message() {
+    let mut wrong = Vec::new();
+    let cases = cases();
+    assert!(cases.len() > 50, "the cases are there: {cases:?}");
+    for case in cases {
+        let output = check(&case);
+        let message = String::from_utf8(output.stderr).unwrap();
+        let golden = folder().join(case.replace(".toml", ".err"));
+        if env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&golden, &message).unwrap();
+        }
+        let expected = fs::read_to_string(&golden).unwrap_or_default();
+        if message != expected || output.status.code() != Some(64) {
+            wrong.push(format!("{case}: {}\n  expected: {expected}\n  got:      {message}", output.status));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_usage_error_is_64_and_help_is_0() {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_deadletter")).args(arguments).output().unwrap();
+        (output.status.code(), !output.stdout.is_empty(), !output.stderr.is_empty())
+    };
+    assert_eq!(run(&["--help"]), (Some(0), true, false));
+    assert_eq!(run(&["check", "--help"]), (Some(0), true, false));
+    assert_eq!(run(&["completions", "bash"]), (Some(0), true, false));
+    assert_eq!(run(&[]), (Some(64), false, true));
+    assert_eq!(run(&["walk"]), (Some(64), false, true));
+    assert_eq!(run(&["check"]), (Some(64), false, true));
+}
