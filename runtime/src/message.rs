@@ -7,6 +7,9 @@ use std::{fmt, sync::Arc};
 
 use crate::offset::{NextOffset, Offset};
 
+#[cfg(test)]
+mod tests;
+
 /// One partition of one topic; cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicPartition {
@@ -264,6 +267,11 @@ impl Batch {
     /// The column of timestamps in milliseconds, -1 where a record has none.
     pub fn timestamps(&self) -> &[i64] {
         &self.timestamps
+    }
+
+    /// The column of leader epochs, -1 where the broker does not say.
+    pub fn leader_epochs(&self) -> &[i32] {
+        &self.leader_epochs
     }
 
     /// The column of keys.

@@ -14,6 +14,13 @@ pub struct OffsetRange {
     pub last: Offset,
 }
 
+impl fmt::Display for OffsetRange {
+    /// `5` or `5 to 9`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last { self.first.fmt(f) } else { write!(f, "{} to {}", self.first, self.last) }
+    }
+}
+
 /// Why messages are rejected, and to which route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rejection {
