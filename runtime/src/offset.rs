@@ -42,6 +42,9 @@ impl Offset {
 pub struct NextOffset(i64);
 
 impl NextOffset {
+    /// The position before the first message that a partition ever had.
+    pub const START: Self = Self(0);
+
     /// `None` for a negative number (librdkafka's logical offsets are negative).
     pub const fn new(raw: i64) -> Option<Self> {
         if 0 <= raw { Some(Self(raw)) } else { None }

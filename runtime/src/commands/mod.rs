@@ -5,12 +5,21 @@ mod completions;
 pub mod logging;
 mod run;
 pub mod style;
+mod test;
 
-use std::io::{self, Write};
+use std::{
+    env,
+    io::{self, Write},
+    path::PathBuf,
+};
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
-use crate::config::ConfigError;
+use crate::{
+    config::ConfigError,
+    guest::{self, Compiler, LoadError},
+};
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -34,7 +43,7 @@ const EXAMPLES: &str = "\
 Examples:
   deadletter check --offline orders.toml     is the configuration right, and the module?
   deadletter run orders.toml                 until SIGTERM or SIGINT
-  deadletter test orders.wasm < sample.jsonl what does the module say of these messages?
+  deadletter test orders.wasm sample.jsonl   what does the module say of these messages?
 
 Exit codes:
   0   done
@@ -48,8 +57,16 @@ pub enum Command {
     Run(run::Run),
     /// Check a configuration, its modules and its topics.
     Check(check::Check),
+    /// Run a module on some messages, without Kafka.
+    Test(test::Test),
     /// Print the completions of a shell.
     Completions(completions::Completions),
+    /// Compile a module into the cache: what a host has its child do.
+    #[command(hide = true)]
+    Compile {
+        /// The module's file.
+        module: PathBuf,
+    },
 }
 
 impl Command {
@@ -58,7 +75,9 @@ impl Command {
         match self {
             Self::Run(run) => run.execute(),
             Self::Check(check) => check.execute(),
+            Self::Test(test) => test.execute(),
             Self::Completions(completions) => completions.execute(),
+            Self::Compile { module } => guest::child_main(&module).map_err(Failure::Input),
         }
     }
 }
@@ -78,10 +97,21 @@ impl From<ConfigError> for Failure {
     }
 }
 
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        Self::Input(error.into())
+    }
+}
+
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        Self::Work(error)
+        if error.is::<LoadError>() { Self::Input(error) } else { Self::Work(error) }
     }
+}
+
+/// What compiles and runs the modules of this process.
+fn compiler() -> anyhow::Result<Compiler> {
+    Compiler::child(env::current_exe().context("finding this program, which compiles modules in a child")?)
 }
 
 /// The runtime in which everything that waits runs.

@@ -59,7 +59,8 @@ pub(super) fn parse(path: &Path, text: &str, environment: Environment<'_>) -> Re
     let outline = Outline::new(document.get_ref());
     let file = file::File::deserialize(Deserializer::from(document))
         .map_err(|error| ConfigError::toml(path, text, &outline, &error))?;
-    let mut resolver = Resolver { folder: path.parent().unwrap_or_else(|| Path::new("")), environment, broken: Vec::new() };
+    let mut resolver =
+        Resolver { folder: path.parent().unwrap_or_else(|| Path::new("")), environment, broken: Vec::new() };
     let config = resolver.config(file);
     resolver.broken.extend(check::rules(&config));
     if resolver.broken.is_empty() { Ok(config) } else { Err(ConfigError::rules(path, text, &outline, resolver.broken)) }

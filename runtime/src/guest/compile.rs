@@ -89,9 +89,7 @@ impl Compiler {
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
     task::spawn_blocking(work).await.unwrap_or_else(|error| Err(format!("loading it failed: {error}")))
 }
 

@@ -105,7 +105,8 @@ async fn configured(
             Handler::Lazy(handler) => Handler::Lazy(handler.load(&mut *store, instance)?),
         };
         let settling = contract.settling.as_ref().map(|settling| settling.load(&mut *store, instance)).transpose()?;
-        let lifecycle = contract.lifecycle.as_ref().map(|lifecycle| lifecycle.load(&mut *store, instance)).transpose()?;
+        let lifecycle =
+            contract.lifecycle.as_ref().map(|lifecycle| lifecycle.load(&mut *store, instance)).transpose()?;
         Ok((handler, settling, lifecycle))
     };
     let (handler, settling, lifecycle) = loaded(&mut store).map_err(|error| failure(&store, &error))?;
@@ -122,7 +123,9 @@ async fn configured(
 
 /// The outer limit, by the wall clock. Dropping the future leaves the store of no use.
 async fn in_time<T>(guest: &Loaded, call: impl Future<Output = wasmtime::Result<T>>) -> wasmtime::Result<T> {
-    time::timeout(guest.shared.limits.patience(), call).await.unwrap_or_else(|_| Err(wasmtime::Error::new(OverDeadline)))
+    time::timeout(guest.shared.limits.patience(), call)
+        .await
+        .unwrap_or_else(|_| Err(wasmtime::Error::new(OverDeadline)))
 }
 
 fn failure(store: &Store<State>, error: &wasmtime::Error) -> Failure {

@@ -87,7 +87,9 @@ impl ResourceLimiter for Meter {
         let wanted = self.memory.saturating_add(growing);
         if wanted > self.limit {
             let [wanted, limit] = [wanted, self.limit].map(|bytes| ByteSize(bytes as u64));
-            return Err(wasmtime::Error::new(OutOfMemory(format!("it asked for {wanted} of memory and may use {limit}"))));
+            return Err(wasmtime::Error::new(OutOfMemory(format!(
+                "it asked for {wanted} of memory and may use {limit}"
+            ))));
         }
         (self.memory, self.growing) = (wanted, growing);
         Ok(true)

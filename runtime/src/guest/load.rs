@@ -27,6 +27,7 @@ use super::{
     state::{Shared, State},
     text,
 };
+use crate::config::{self, Pipeline};
 
 const LARGEST: u64 = 256 << 20;
 const MAGIC: &[u8] = b"\0asm";
@@ -44,6 +45,18 @@ pub struct Setup {
     pub settings: Vec<(String, String)>,
     /// The names that the guest may emit to.
     pub outputs: BTreeSet<String>,
+}
+
+impl From<&Pipeline> for Setup {
+    fn from(pipeline: &Pipeline) -> Self {
+        let config::Guest { module, memory, deadline, settings } = pipeline.guest.clone();
+        Self {
+            module,
+            limits: Limits { memory, deadline, batch_bytes: pipeline.batch.bytes },
+            settings,
+            outputs: pipeline.outputs.keys().cloned().collect(),
+        }
+    }
 }
 
 /// Why a guest cannot be loaded: one sentence that names the file.
@@ -146,9 +159,11 @@ pub(super) fn componentized(engine: &Engine, bytes: Vec<u8>) -> Result<Vec<u8>, 
         format!("it is a core module whose description of its interfaces cannot be read: {}", error.root_cause())
     })?;
     if described.0.is_none() {
-        return Err("it is a core module without a description of its interfaces, which `wasm-tools component embed` or \
+        return Err(
+            "it is a core module without a description of its interfaces, which `wasm-tools component embed` or \
                     a bindings generator puts in"
-            .to_owned());
+                .to_owned(),
+        );
     }
     encode(&bytes).map_err(|error| format!("it is a core module that cannot be made a component: {error:#}"))
 }

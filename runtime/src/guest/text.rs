@@ -6,7 +6,8 @@ use std::fmt::Write;
 pub(super) fn escaped(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for char in text.chars() {
-        if char.is_control() || matches!(char, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        if char.is_control()
+            || matches!(char, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
         {
             // Writing to a string cannot fail.
             let _infallible = write!(line, "{}", char.escape_default());

@@ -102,7 +102,9 @@ impl State {
 
     fn random_bytes(&mut self, length: u64) -> wasmtime::Result<Vec<u8>> {
         if length > RANDOM_BYTES {
-            return Err(wasmtime::format_err!("it asked for {length} random bytes at once; {RANDOM_BYTES} are allowed"));
+            return Err(wasmtime::format_err!(
+                "it asked for {length} random bytes at once; {RANDOM_BYTES} are allowed"
+            ));
         }
         let mut bytes = vec![0; usize::try_from(length)?];
         self.random.fill(&mut bytes);

@@ -69,6 +69,11 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// What is accepted, by a verdict or by silence.
+    pub fn accepted(&self) -> &OffsetSet {
+        &self.accepted
+    }
+
     /// The first outcome that is neither accept, reject nor defer, and its first range. What it names stays open.
     pub fn unsupported(&self) -> Option<(&Outcome, OffsetRange)> {
         self.unsupported.as_ref().map(|(outcome, range)| (outcome, *range))

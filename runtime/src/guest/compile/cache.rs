@@ -53,9 +53,14 @@ fn check(folder: &Path) -> anyhow::Result<()> {
     let (mode, owner, we) = (metadata.permissions().mode() & 0o777, metadata.uid(), geteuid().as_raw());
     let folder = folder.display();
     if mode != 0o700 {
-        bail!("the folder for compiled modules {folder} has the mode {mode:o}: it must be 700, for what is in it is run");
+        bail!(
+            "the folder for compiled modules {folder} has the mode {mode:o}: it must be 700, for what is in it is run"
+        );
     }
-    ensure!(owner == we, "the folder for compiled modules {folder} belongs to user {owner}, not to {we}, who runs this");
+    ensure!(
+        owner == we,
+        "the folder for compiled modules {folder} belongs to user {owner}, not to {we}, who runs this"
+    );
     Ok(())
 }
 
