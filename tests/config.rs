@@ -8,6 +8,8 @@ use std::{
     process::{Command, Output},
 };
 
+use tempfile::TempDir;
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/config")
 }
@@ -15,7 +17,12 @@ fn folder() -> PathBuf {
 fn check(file: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_deadletter"));
     command.current_dir(folder()).args(["check", "--offline", file]);
-    command.env_remove("RUST_LOG").env_remove("DEADLETTER_TEST_UNSET").output().unwrap()
+    command
+        .env_remove("RUST_LOG")
+        .env_remove("DEADLETTER_TEST_UNSET")
+        .env("DEADLETTER_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
+        .output()
+        .unwrap()
 }
 
 /// Every `*.toml` but those whose modules would have to be there, and one that is not there itself.
@@ -46,6 +53,23 @@ fn every_bad_configuration_gets_its_message() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_good_configuration_is_checked_line_by_line() {
+    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/guests/testing-plain.wasm");
+    assert!(guest.exists(), "{} is not there: run `cargo xtask guests` first", guest.display());
+    let temporary = TempDir::new().unwrap();
+    fs::copy(guest, temporary.path().join("guest.wasm")).unwrap();
+    fs::copy(folder().join("good.toml"), temporary.path().join("good.toml")).unwrap();
+    let output = check(&temporary.path().join("good.toml").display().to_string());
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<_> = lines.lines().collect();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].starts_with("ok configuration ") && lines[0].ends_with("good.toml"), "{lines:?}");
+    assert!(lines[1].contains("guest.wasm of letters (sha256:") && lines[1].ends_with(", settles)"), "{lines:?}");
+    assert!(lines[2].contains("guest.wasm of orders (sha256:"), "{lines:?}");
 }
 
 #[test]

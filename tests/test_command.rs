@@ -24,10 +24,9 @@ struct Ran {
 
 /// Runs the plain guest in a mode, or the given arguments instead of one.
 fn test(arguments: &[&str], input: &str) -> Ran {
-    let cache = TempDir::new().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_deadletter"));
     command.arg("test").arg(guest("testing-plain")).args(arguments);
-    command.env_remove("RUST_LOG").env("DEADLETTER_CACHE", cache.path().join("cache"));
+    command.env_remove("RUST_LOG").env("DEADLETTER_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // A child that refuses its arguments closes its end unread.
@@ -74,7 +73,7 @@ fn emitted_records_and_logs_are_shown() {
 fn a_failure_is_1_and_says_where() {
     let ran = test(&["--settings", "mode=panic", "--batch", "2"], "a\nb\nc");
     assert_eq!(ran.code, Some(1));
-    assert!(ran.stdout.starts_with("failure offsets 0-1: the guest trapped: "), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("0-1 open\nfailure offsets 0-1: the guest trapped: "), "{}", ran.stdout);
     let ran = test(&["--settings", "mode=retry"], "a");
     assert!(ran.stdout.contains("the guest answered `retry`"), "{}", ran.stdout);
 }
@@ -113,7 +112,7 @@ fn what_cannot_be_used_is_64() {
         (&["--input", "json"][..], "{}", "stdin:1: missing field `payload`"),
         (&["no-such-file"], "", "no-such-file: No such file"),
         (&["--deadline", "0s"], "", "--deadline: must not be zero"),
-        (&["--memory", "1MiB"], "", "must be free"),
+        (&["--memory", "3MiB"], "", "must be free"),
         (&["--settings", "refuse=no thanks"], "", "no thanks"),
         (&["--settings", "mode"], "", "a setting is NAME=VALUE"),
     ] {

@@ -33,8 +33,8 @@ pub(super) enum Judged {
     Accept,
     /// Rejected.
     Reject(Arc<Rejection>),
-    /// Still open at the end.
-    Defer,
+    /// Not settled at the end.
+    Open,
 }
 
 /// What came of a run.
@@ -140,7 +140,7 @@ impl Row {
         let (outcome, rejection) = match judged {
             Judged::Accept => ("accept", None),
             Judged::Reject(rejection) => ("reject", Some(rejection)),
-            Judged::Defer => ("defer", None),
+            Judged::Open => ("open", None),
         };
         let route = rejection.map(|rejection| rejection.route.as_deref().unwrap_or(DEAD_LETTER).to_owned());
         let code = rejection.map(|rejection| rejection.code.clone());

@@ -144,10 +144,14 @@ impl Session {
         self.note(Judged::Accept, when, &accepted);
         for (offsets, rejection) in applied.rejected {
             self.note(Judged::Reject(rejection), when, &offsets);
-            offsets.iter().for_each(|offset| self.ledger.letter_acked(offset));
+            for offset in offsets.iter() {
+                self.ledger.letter_acked(offset);
+            }
         }
         if let Some(call) = applied.call {
-            emits.iter().for_each(|_| self.ledger.emit_acked(call));
+            for _ in &emits {
+                self.ledger.emit_acked(call);
+            }
         }
         self.report.emits.extend(emits.into_iter().map(Into::into));
         Ok(())
@@ -162,7 +166,7 @@ impl Session {
     fn end(mut self) -> Report {
         self.ledger.lose_instance();
         let open = self.ledger.lost().clone();
-        self.note(Judged::Defer, When::Process, &open);
+        self.note(Judged::Open, When::Process, &open);
         self.report
     }
 }

@@ -5,12 +5,10 @@ use std::io::{self, IsTerminal};
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
 use similar::{ChangeTag, TextDiff};
 
-use super::{
-    super::{
-        Failure, print,
-        style::{BAD, GOOD},
-    },
-    report::Report,
+use super::report::Report;
+use crate::commands::{
+    Failure, print,
+    style::{BAD, GOOD},
 };
 
 /// Lines of agreement around a difference.
@@ -41,10 +39,8 @@ fn tables(report: &Report) -> String {
     text += &table(["output", "record"], emits);
     let logs = report.logs.iter().map(|log| [log.level.clone(), log.from.clone(), log.message.clone()]);
     text += &table(["level", "from", "log"], logs);
-    if let Some(failure) = &report.failure {
-        text += &format!("{BAD}failure{BAD:#} {failure}\n");
-    }
-    text + &report.summary() + "\n"
+    let failure = report.failure.as_ref().map(|failure| format!("{BAD}failure{BAD:#} {failure}\n"));
+    text + &failure.unwrap_or_default() + &report.summary() + "\n"
 }
 
 /// Nothing for no rows.
@@ -63,16 +59,16 @@ fn harmless(text: &str) -> String {
 /// Prints where two texts differ, line by line.
 pub(super) fn difference(expected: &str, got: &str) -> Result<(), Failure> {
     let difference = TextDiff::from_lines(expected, got);
-    let mut text = format!("{BAD}- expected{BAD:#}\n{GOOD}+ got{GOOD:#}\n");
-    for group in difference.grouped_ops(CONTEXT) {
-        for change in group.iter().flat_map(|operation| difference.iter_changes(operation)) {
-            let line = change.value().trim_end_matches('\n');
-            text += &match change.tag() {
-                ChangeTag::Equal => format!("  {line}\n"),
-                ChangeTag::Delete => format!("{BAD}- {line}{BAD:#}\n"),
-                ChangeTag::Insert => format!("{GOOD}+ {line}{GOOD:#}\n"),
-            };
+    let groups = difference.grouped_ops(CONTEXT);
+    let changes = groups.iter().flatten().flat_map(|operation| difference.iter_changes(operation));
+    let lines = changes.map(|change| {
+        let line = change.value().trim_end_matches('\n');
+        match change.tag() {
+            ChangeTag::Equal => format!("  {line}\n"),
+            ChangeTag::Delete => format!("{BAD}- {line}{BAD:#}\n"),
+            ChangeTag::Insert => format!("{GOOD}+ {line}{GOOD:#}\n"),
         }
-    }
-    print(&text)
+    });
+    let lines: String = lines.collect();
+    print(&format!("{BAD}- expected{BAD:#}\n{GOOD}+ got{GOOD:#}\n{lines}"))
 }
