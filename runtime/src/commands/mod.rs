@@ -58,6 +58,7 @@ pub enum Command {
     /// Check a configuration, its modules and its topics.
     Check(check::Check),
     /// Run a module on some messages, without Kafka.
+    #[command(long_about = test::ABOUT)]
     Test(test::Test),
     /// Print the completions of a shell.
     Completions(completions::Completions),

@@ -107,8 +107,24 @@ impl fmt::Display for ConfigError {
             if *key != Key::default() {
                 write!(f, " {key}:")?;
             }
-            write!(f, " {what}")?;
+            write!(f, " {}", one_line(what))?;
         }
         Ok(())
     }
+}
+
+/// Longer than any of our sentences. Stops a long value from hiding what is wrong with it.
+const MAX_CHARS: usize = 400;
+
+/// What was quoted from the file stays within its line.
+fn one_line(what: &str) -> String {
+    let escaped = what.chars().flat_map(|char| {
+        let control = char.is_control().then(|| char.escape_default());
+        control.into_iter().flatten().chain((!char.is_control()).then_some(char))
+    });
+    let mut line: String = escaped.take(MAX_CHARS).collect();
+    if line.chars().count() == MAX_CHARS {
+        line.push('…');
+    }
+    line
 }

@@ -32,7 +32,11 @@ pub const HOST_OWNED: &[&str] = &[
     "queue.buffering.max.messages",
     "queue.buffering.max.kbytes",
     "queue.buffering.backpressure.threshold",
+    "delivery.report.only.error",
+    "offset.store.method",
     "plugin.library.paths",
+    "ssl.engine.location",
+    "ssl.providers",
     "test.mock.num.brokers",
 ];
 

@@ -36,7 +36,7 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// Runs a module on some messages.
 #[derive(Debug, Args)]
-#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES)]
 pub struct Test {
     /// The module: a component, or a core module with the contract's metadata in it.
     module: PathBuf,
@@ -78,7 +78,7 @@ pub struct Test {
     json: bool,
 }
 
-const ABOUT: &str = "\
+pub(super) const ABOUT: &str = "\
 Runs a module on some messages, without Kafka, with the engine, the limits and the checks of production.
 
 Offsets are counted from 0. The guest's clock shows the latest timestamp so far, and a second more at each tick, so that \

@@ -46,7 +46,11 @@ fn tables(report: &Report) -> String {
 /// Nothing for no rows.
 fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
+    // A terminal that does not know its width says 0.
+    if table.width().is_some_and(|width| width > 0) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
     table.add_rows(rows.map(|row| row.map(|cell| harmless(&cell))));
     if table.is_empty() { String::new() } else { format!("{table}\n") }
 }
