@@ -118,26 +118,24 @@ fn at(raw: i64) -> Offset {
 }
 
 /// Reads all of a want, turn by turn; checks that each offset is answered once.
-async fn read_all(
-    shadow: &ShadowReaders,
-    source: &TopicPartition,
-    identity: &Arc<Identity>,
-    wanted: &[i64],
-) -> Vec<Reading> {
-    let mut rest: Vec<_> = wanted.iter().copied().map(at).collect();
-    let mut readings = Vec::new();
-    while let Some(want) = Want::new(source.clone(), Arc::clone(identity), rest.clone()) {
-        let reading = shadow.read(want).await.unwrap();
+async fn read_all(shadow: &ShadowReaders, want: Want, wanted: &[i64]) -> Vec<Reading> {
+    let (mut readings, mut list, mut rest) = (shadow.read(want), Vec::new(), wanted);
+    while let Some(reading) = readings.next().await.unwrap() {
+        let (turn, after) = rest.split_at(rest.partition_point(|offset| *offset <= reading.through.get()));
         let found = reading.found.offsets().iter().copied();
         let answered: BTreeSet<_> = found.chain(reading.missing.iter().map(|(offset, _)| offset.get())).collect();
-        let expected: Vec<_> =
-            rest.iter().map(|offset| offset.get()).filter(|raw| *raw <= reading.through.get()).collect();
-        assert!(answered.iter().eq(&expected), "answered {answered:?} of {expected:?}");
-        assert_eq!(reading.found.len() + reading.missing.len(), expected.len(), "each once");
-        rest.retain(|offset| *offset > reading.through);
-        readings.push(reading);
+        assert!(!turn.is_empty() && answered.iter().eq(turn), "answered {answered:?} of {turn:?}");
+        assert_eq!(reading.found.len() + reading.missing.len(), turn.len(), "each once");
+        rest = after;
+        list.push(reading);
     }
-    readings
+    assert_eq!(rest, [0; 0], "all of them");
+    list
+}
+
+/// Reads what one turn answers.
+async fn read(shadow: &ShadowReaders, want: Want) -> Reading {
+    shadow.read(want).next().await.unwrap().unwrap()
 }
 
 fn missing(reading: &Reading) -> Vec<(i64, Missing)> {
@@ -154,11 +152,12 @@ async fn whatever_the_offsets_and_the_threshold_what_is_read_is_what_was_produce
     random.dedup();
     let consecutive: Vec<i64> = (0..5_000).collect();
     let every_second: Vec<i64> = (1..5_000).step_by(2).collect();
-    let identity = Arc::new(Identity::new(Some(topic.id().await)));
+    let identity = Identity::new(Some(topic.id().await));
     for threshold in [SeekThreshold::Auto, SeekThreshold::Offsets(0), SeekThreshold::Bytes(16 << 10)] {
         let shadow = shadow(1, threshold);
         for wanted in [&consecutive, &every_second, &random] {
-            let readings = read_all(&shadow, &topic.source(0), &identity, wanted).await;
+            let want = topic.want(identity.clone(), wanted.iter().copied());
+            let readings = read_all(&shadow, want, wanted).await;
             let found: Vec<_> = readings
                 .iter()
                 .flat_map(|reading| reading.found.iter())
@@ -193,7 +192,7 @@ async fn keys_payloads_headers_and_timestamps_come_back_as_they_were() {
     send(&producer, BaseRecord::to(&topic.0).partition(0).key("").payload("").timestamp(8));
     producer.flush(PATIENCE).unwrap();
 
-    let reading = shadow(1, SeekThreshold::Auto).read(topic.want(Identity::default(), 0..3)).await.unwrap();
+    let reading = read(&shadow(1, SeekThreshold::Auto), topic.want(Identity::default(), 0..3)).await;
     let messages: Vec<_> = reading.found.iter().collect();
     let [full, null, empty] = &messages[..] else { panic!("three messages, not {}", messages.len()) };
     assert_eq!((full.key, full.payload), (Some(&b"k\xff"[..]), Some(&b"\x00p"[..])));
@@ -212,18 +211,18 @@ async fn deleted_records_are_expired_and_the_next_read_works() {
     let topic = Topic::new(1, &[]).await;
     topic.produce(0, (0..20).map(|n| n.to_string()));
     let shadow = shadow(1, SeekThreshold::Auto);
-    let before = shadow.read(topic.want(Identity::default(), [3])).await.unwrap();
+    let before = read(&shadow, topic.want(Identity::default(), [3])).await;
     assert_eq!(before.found.offsets(), [3]);
     let mut until = TopicPartitionList::new();
     until.add_partition_offset(&topic.0, 0, Position::Offset(10)).unwrap();
     admin().delete_records(&until, &AdminOptions::new()).await.unwrap();
 
-    let reading = shadow.read(topic.want(Identity::default(), [2, 9, 10, 15])).await.unwrap();
+    let reading = read(&shadow, topic.want(Identity::default(), [2, 9, 10, 15])).await;
     assert_eq!(missing(&reading), [(2, Missing::Expired), (9, Missing::Expired)]);
     assert_eq!(reading.found.offsets(), [10, 15]);
-    let again = shadow.read(topic.want(Identity::default(), [4])).await.unwrap();
+    let again = read(&shadow, topic.want(Identity::default(), [4])).await;
     assert_eq!(missing(&again), [(4, Missing::Expired)]);
-    let next = shadow.read(topic.want(Identity::default(), [19])).await.unwrap();
+    let next = read(&shadow, topic.want(Identity::default(), [19])).await;
     assert_eq!(next.found.offsets(), [19]);
     assert_eq!(shadow.counts().expired, 3);
 }
@@ -234,15 +233,15 @@ async fn offsets_behind_the_end_are_absent_and_the_next_read_works() {
     topic.produce(0, (0..5).map(|n| n.to_string()));
     let shadow = shadow(1, SeekThreshold::Auto);
     for wanted in [vec![5], vec![2, 5], vec![1_000], vec![3, 6, 1_000]] {
-        let reading = read_all(&shadow, &topic.source(0), &Arc::default(), &wanted).await;
+        let reading = read_all(&shadow, topic.want(Identity::default(), wanted.clone()), &wanted).await;
         let found: Vec<_> = reading.iter().flat_map(|reading| reading.found.offsets().to_vec()).collect();
         assert_eq!(found, wanted.iter().copied().filter(|offset| *offset < 5).collect::<Vec<_>>());
         assert!(reading.iter().flat_map(missing).all(|(_, missing)| missing == Missing::Absent));
-        let next = shadow.read(topic.want(Identity::default(), [4])).await.unwrap();
+        let next = read(&shadow, topic.want(Identity::default(), [4])).await;
         assert_eq!(next.found.offsets(), [4]);
     }
     topic.produce(0, ["five"]);
-    let grown = shadow.read(topic.want(Identity::default(), [5])).await.unwrap();
+    let grown = read(&shadow, topic.want(Identity::default(), [5])).await;
     assert_eq!(
         grown.found.find(at(5)).unwrap().payload,
         Some(&b"five"[..]),
@@ -262,14 +261,14 @@ async fn what_a_transaction_wrote_is_found_whether_aborted_or_open_and_its_marke
     aborted.flush(PATIENCE).unwrap();
     aborted.abort_transaction(PATIENCE).unwrap();
     let shadow = shadow(1, SeekThreshold::Auto);
-    let at_the_tail = shadow.read(topic.want(Identity::default(), [1, 3])).await.unwrap();
+    let at_the_tail = read(&shadow, topic.want(Identity::default(), [1, 3])).await;
     assert_eq!(at_the_tail.found.find(at(1)).unwrap().payload, Some(&b"a1"[..]));
     assert_eq!(missing(&at_the_tail), [(3, Missing::Absent)], "the marker, with nothing behind it");
 
     aborted.begin_transaction().unwrap();
     send(&aborted, BaseRecord::<(), _>::to(&topic.0).partition(0).payload("open"));
     aborted.flush(PATIENCE).unwrap();
-    let reading = shadow.read(topic.want(Identity::default(), 0..5)).await.unwrap();
+    let reading = read(&shadow, topic.want(Identity::default(), 0..5)).await;
     assert_eq!(reading.found.offsets(), [0, 1, 2, 4]);
     assert_eq!(missing(&reading), [(3, Missing::Absent)]);
     assert_eq!(reading.found.find(at(4)).unwrap().payload, Some(&b"open"[..]));
@@ -291,7 +290,7 @@ async fn compacted_away_is_absent() {
     loop {
         send(&producer, BaseRecord::to(&topic.0).partition(0).key("same").payload("again"));
         producer.flush(PATIENCE).unwrap();
-        let reading = shadow.read(topic.want(Identity::default(), [0])).await.unwrap();
+        let reading = read(&shadow, topic.want(Identity::default(), [0])).await;
         if missing(&reading) == [(0, Missing::Absent)] {
             break;
         }
@@ -306,22 +305,22 @@ async fn a_topic_that_was_made_again_has_replaced_the_messages() {
     let topic = Topic::new(1, &[]).await;
     topic.produce(0, (0..10).map(|n| format!("old {n}")));
     let (old, shadow) = (topic.id().await, shadow(1, SeekThreshold::Auto));
-    let before = shadow.read(topic.want(Identity::new(Some(old)), [3])).await.unwrap();
+    let before = read(&shadow, topic.want(Identity::new(Some(old)), [3])).await;
     assert_eq!(before.found.find(at(3)).unwrap().payload, Some(&b"old 3"[..]));
 
     topic.delete().await;
-    let deleted = shadow.read(topic.want(Identity::new(Some(old)), [3, 5])).await.unwrap();
+    let deleted = read(&shadow, topic.want(Identity::new(Some(old)), [3, 5])).await;
     assert_eq!(missing(&deleted), [(3, Missing::Replaced), (5, Missing::Replaced)]);
 
     topic.create(1, &[]).await;
     topic.produce(0, (0..10).map(|n| format!("new {n}")));
-    let recreated = read_all(&shadow, &topic.source(0), &Arc::new(Identity::new(Some(old))), &[3, 5, 70]).await;
+    let recreated = read_all(&shadow, topic.want(Identity::new(Some(old)), [3, 5, 70]), &[3, 5, 70]).await;
     let all: Vec<_> = recreated.iter().flat_map(missing).collect();
     assert_eq!(all, [(3, Missing::Replaced), (5, Missing::Replaced), (70, Missing::Replaced)]);
 
     let now = topic.id().await;
     assert_ne!(now, old);
-    let next = shadow.read(topic.want(Identity::new(Some(now)), [3])).await.unwrap();
+    let next = read(&shadow, topic.want(Identity::new(Some(now)), [3])).await;
     assert_eq!(next.found.find(at(3)).unwrap().payload, Some(&b"new 3"[..]));
 }
 
@@ -332,7 +331,7 @@ async fn another_leader_epoch_has_replaced_the_message() {
     let mut identity = Identity::new(Some(topic.id().await));
     identity.deliver(at(0), Some(0));
     identity.deliver(at(1), Some(7));
-    let reading = shadow(1, SeekThreshold::Auto).read(topic.want(identity, [0, 1])).await.unwrap();
+    let reading = read(&shadow(1, SeekThreshold::Auto), topic.want(identity, [0, 1])).await;
     assert_eq!(reading.found.offsets(), [0]);
     assert_eq!(missing(&reading), [(1, Missing::Replaced)]);
 }
@@ -346,16 +345,11 @@ async fn a_read_that_nobody_answers_ends_at_its_deadline_and_others_are_served_m
     let shadow = ShadowReaders::new(&kafka, &servers(), TopicIds::new(&kafka, &servers()));
     // The topic exists, and has no partition 99.
     let nowhere = Want::new(topic.source(99), Arc::default(), vec![at(0)]).unwrap();
-    let blocked = tokio::spawn({
-        let shadow = shadow.clone();
-        async move { shadow.read(nowhere).await }
-    });
+    let mut blocked = shadow.read(nowhere);
+    let blocked = tokio::spawn(async move { blocked.next().await });
     let mut served = 0;
     while !blocked.is_finished() {
-        match shadow.read(topic.want(Identity::default(), [0])).await {
-            Ok(reading) => assert_eq!(reading.found.offsets(), [0]),
-            Err(error) => panic!("a healthy partition waits for a silent one: {error}"),
-        }
+        assert_eq!(read(&shadow, topic.want(Identity::default(), [0])).await.found.offsets(), [0]);
         served += 1;
     }
     assert_eq!(blocked.await.unwrap().unwrap_err(), ReadError::Deadline);
@@ -370,24 +364,15 @@ async fn a_long_want_is_served_in_turns_with_others_in_between() {
     topic.produce(1, ["single"]);
     // One reader for both lanes, and a positioning for each offset.
     let shadow = shadow(1, SeekThreshold::Offsets(0));
-    let scattered: Vec<_> = (0..4_000).step_by(2).map(at).collect();
+    let scattered: Vec<_> = (0..4_000).step_by(2).collect();
     let long = tokio::spawn({
-        let (shadow, source) = (shadow.clone(), topic.source(0));
-        async move {
-            let (mut rest, mut turns) = (scattered, 0);
-            while let Some(want) = Want::new(source.clone(), Arc::default(), rest.clone()) {
-                let reading = shadow.read(want).await.unwrap();
-                assert!(reading.found.len() <= 32, "a turn ends: {}", reading.found.len());
-                rest.retain(|offset| *offset > reading.through);
-                turns += 1;
-            }
-            turns
-        }
+        let (shadow, want) = (shadow.clone(), topic.want(Identity::default(), scattered.clone()));
+        async move { read_all(&shadow, want, &scattered).await.len() }
     });
     let mut singles = 0;
     while !long.is_finished() {
         let want = Want::new(topic.source(1), Arc::default(), vec![at(0)]).unwrap();
-        assert_eq!(shadow.read(want).await.unwrap().found.offsets(), [0]);
+        assert_eq!(read(&shadow, want).await.found.offsets(), [0]);
         singles += 1;
     }
     let turns = long.await.unwrap();
@@ -400,9 +385,33 @@ async fn a_dropped_read_is_discarded_and_the_next_one_works() {
     topic.produce(0, (0..10).map(|n| n.to_string()));
     let shadow = shadow(1, SeekThreshold::Auto);
     for offset in 0..10 {
-        let dropped = shadow.read(topic.want(Identity::default(), [offset]));
-        assert!(tokio::time::timeout(Duration::ZERO, dropped).await.is_err());
+        let mut dropped = shadow.read(topic.want(Identity::default(), [offset]));
+        tokio::select! {
+            biased;
+            _ = dropped.next() => {}
+            () = std::future::ready(()) => {}
+        }
     }
-    let reading = shadow.read(topic.want(Identity::default(), [7])).await.unwrap();
+    let reading = read(&shadow, topic.want(Identity::default(), [7])).await;
     assert_eq!(reading.found.find(at(7)).unwrap().payload, Some(&b"7"[..]));
+}
+
+#[tokio::test]
+async fn a_dropped_call_loses_no_answer() {
+    let topic = Topic::new(1, &[]).await;
+    topic.produce(0, (0..3_000).map(|_| "x".repeat(1_024)));
+    let (shadow, identity) = (shadow(1, SeekThreshold::Auto), Identity::new(Some(topic.id().await)));
+    let mut readings = shadow.read(topic.want(identity, 0..3_000));
+    let (mut found, mut dropped, until) = (Vec::new(), 0, Instant::now() + PATIENCE);
+    loop {
+        match tokio::time::timeout(Duration::from_micros(50), readings.next()).await {
+            Ok(Ok(Some(reading))) => found.extend_from_slice(reading.found.offsets()),
+            Ok(Ok(None)) => break,
+            Ok(Err(error)) => panic!("{error}"),
+            Err(_) => dropped += 1,
+        }
+        assert!(Instant::now() < until, "no end after {dropped} dropped calls");
+    }
+    assert!(dropped > 0);
+    assert!(found.iter().copied().eq(0..3_000));
 }

@@ -67,14 +67,15 @@ async fn main() {
     println!("{}", json!({"ratio": "every second to bare", "median": median(|both| both.1), "target": 0.3}));
     for _ in 0..ROUNDS {
         let plain = bench.plain_seeks();
-        let checked = bench.singles("single, topic id checked", Arc::clone(&bench.identity)).await;
-        let unchecked = bench.singles("single, no topic id", Arc::default()).await;
-        let double = bench.double_buffered().await;
-        for (what, shadow) in [("checked", checked), ("unchecked", unchecked), ("double-buffered", double)] {
+        let checked = bench.singles("single, topic id checked", &bench.identity, 1).await;
+        let unchecked = bench.singles("single, no topic id", &Arc::default(), 1).await;
+        let scattered = bench.scattered().await;
+        for (what, shadow) in [("checked", checked), ("unchecked", unchecked), ("scattered", scattered)] {
             let ratio = json!({"ratio": "single to plain seek", "what": what,
                 "p50": shadow.0 / plain.0, "p99": shadow.1 / plain.1, "target": [1.5, 2.0]});
             println!("{ratio}");
         }
+        bench.singles("single, two lanes", &bench.identity, 2).await;
     }
     bench.topic_id(&topic_ids).await;
     bench.fairness().await;
@@ -165,41 +166,29 @@ impl Bench {
         rate
     }
 
-    /// Wanted messages a second through the shadow readers, two requests under way.
+    /// Wanted messages a second through the shadow readers.
     async fn throughput(&self, what: &str, stride: usize) -> f64 {
         let shadow = self.shadow(SeekThreshold::Auto);
-        let wanted: Vec<_> = (0..MESSAGES).step_by(stride).filter_map(Offset::new).collect();
-        let want = |rest: &[Offset]| {
-            let offsets = rest.iter().copied().take(1_000).collect();
-            Want::new(self.source(0), Arc::clone(&self.identity), offsets)
-        };
+        let wanted = || (0..MESSAGES).step_by(stride);
         // Positioned and connected.
-        shadow.read(want(&wanted).unwrap()).await.unwrap();
+        shadow.read(self.want([0], &self.identity)).next().await.unwrap();
         let (since, mut count, mut sum) = (Instant::now(), 0, 0u64);
-        let mut under_way = std::collections::VecDeque::new();
-        let mut chunks = wanted.chunks(1_000);
-        loop {
-            while under_way.len() < 2
-                && let Some(chunk) = chunks.next()
-            {
-                under_way.push_back(spawn(&shadow, want(chunk).unwrap(), chunk));
-            }
-            let Some(next) = under_way.pop_front() else { break };
-            let (chunk, reading): (Vec<Offset>, _) = next.await.unwrap();
-            let rest: Vec<_> = chunk.into_iter().filter(|offset| *offset > reading.through).collect();
-            if let Some(want) = want(&rest) {
-                under_way.push_front(spawn(&shadow, want, &rest));
-            }
+        let mut readings = shadow.read(self.want(wanted(), &self.identity));
+        while let Some(reading) = readings.next().await.unwrap() {
             count += reading.found.len();
             for message in reading.found.iter() {
                 sum = message.payload.unwrap().chunks_exact(8).map(word).fold(sum, u64::wrapping_add);
             }
         }
-        assert_eq!(count, wanted.len());
+        assert_eq!(count, wanted().count());
         let rate = count as f64 / since.elapsed().as_secs_f64();
         let counts = format!("{:?}", shadow.counts());
         println!("{}", json!({"what": what, "per_second": rate, "sum": sum, "counts": counts}));
         rate
+    }
+
+    fn want(&self, offsets: impl IntoIterator<Item = i64>, identity: &Arc<Identity>) -> Want {
+        Want::new(self.source(0), Arc::clone(identity), offsets.into_iter().filter_map(Offset::new).collect()).unwrap()
     }
 
     /// What the client can do: seek, then poll, with the lean settings.
@@ -217,40 +206,51 @@ impl Bench {
         report("plain seek", millis)
     }
 
-    async fn singles(&self, what: &str, identity: Arc<Identity>) -> (f64, f64) {
+    /// The time of a read of one offset; with `lanes`, of as many reads under way at a time.
+    async fn singles(&self, what: &str, identity: &Arc<Identity>, lanes: usize) -> (f64, f64) {
         let shadow = self.shadow(SeekThreshold::Auto);
-        let want = |offset| Want::new(self.source(0), Arc::clone(&identity), vec![Offset::new(offset).unwrap()]);
-        shadow.read(want(0).unwrap()).await.unwrap();
-        let mut millis = Vec::new();
-        for offset in Self::random(7).take(SINGLES) {
-            let since = Instant::now();
-            let reading = shadow.read(want(offset).unwrap()).await.unwrap();
-            assert_eq!(reading.found.offsets(), [offset]);
-            millis.push(since.elapsed().as_secs_f64() * 1e3);
+        shadow.read(self.want([0], identity)).next().await.unwrap();
+        let offsets: Vec<_> = Self::random(7).take(SINGLES).collect();
+        let lanes = offsets.chunks(SINGLES / lanes).map(|offsets| {
+            let wants: Vec<_> = offsets.iter().map(|offset| self.want([*offset], identity)).collect();
+            let shadow = shadow.clone();
+            tokio::spawn(async move {
+                let mut millis = Vec::new();
+                for want in wants {
+                    let since = Instant::now();
+                    assert_eq!(shadow.read(want).next().await.unwrap().unwrap().found.len(), 1);
+                    millis.push(since.elapsed().as_secs_f64() * 1e3);
+                }
+                millis
+            })
+        });
+        let (since, mut millis) = (Instant::now(), Vec::new());
+        for lane in lanes.collect::<Vec<_>>() {
+            millis.extend(lane.await.unwrap());
         }
+        let mean = since.elapsed().as_secs_f64() * 1e3 / SINGLES as f64;
         let counts = shadow.counts();
         let per_read = counts.bytes as f64 / counts.found as f64;
-        println!("{}", json!({"what": what, "bytes_per_read": per_read, "counts": format!("{counts:?}")}));
+        let counts = format!("{counts:?}");
+        println!("{}", json!({"what": what, "bytes_per_read": per_read, "ms_between_answers": mean, "counts": counts}));
         report(what, millis)
     }
 
-    /// As a lane does it: two requests of one offset each under way; the time from one answer to the next.
-    async fn double_buffered(&self) -> (f64, f64) {
-        let shadow = self.shadow(SeekThreshold::Auto);
-        let want = |offset| {
-            Want::new(self.source(0), Arc::clone(&self.identity), vec![Offset::new(offset).unwrap()]).unwrap()
-        };
-        shadow.read(want(0)).await.unwrap();
-        let mut offsets = Self::random(7).take(SINGLES);
-        let mut ahead = spawn(&shadow, want(offsets.next().unwrap()), &[]);
+    /// Random offsets as a lane wants them, many at a time: the time of a turn by its offsets.
+    async fn scattered(&self) -> (f64, f64) {
+        let shadow = self.shadow(SeekThreshold::Offsets(0));
+        shadow.read(self.want([0], &self.identity)).next().await.unwrap();
+        let mut offsets: Vec<_> = Self::random(7).take(SINGLES).collect();
+        offsets.sort_unstable();
+        offsets.dedup();
+        let mut readings = shadow.read(self.want(offsets, &self.identity));
         let (mut millis, mut since) = (Vec::new(), Instant::now());
-        for offset in offsets {
-            let current = std::mem::replace(&mut ahead, spawn(&shadow, want(offset), &[]));
-            current.await.unwrap();
-            millis.push(since.elapsed().as_secs_f64() * 1e3);
+        while let Some(reading) = readings.next().await.unwrap() {
+            let each = since.elapsed().as_secs_f64() * 1e3 / reading.found.len() as f64;
+            millis.extend(std::iter::repeat_n(each, reading.found.len()));
             since = Instant::now();
         }
-        report("single, two under way", millis)
+        report("random offsets, one want", millis)
     }
 
     /// What asking for a topic id costs by itself.
@@ -271,34 +271,13 @@ impl Bench {
         kafka.shadow.readers = 1;
         let shadow = ShadowReaders::new(&kafka, &self.servers, TopicIds::new(&kafka, &self.servers));
         let single = Want::new(self.source(1), Arc::clone(&self.identity), vec![Offset::new(0).unwrap()]).unwrap();
-        shadow.read(single.clone()).await.unwrap();
-        let runs = tokio::spawn({
-            let (shadow, source, identity) = (shadow.clone(), self.source(0), Arc::clone(&self.identity));
-            async move {
-                let mut halves = Vec::new();
-                // Two requests under way.
-                for half in [0, 1] {
-                    let (shadow, source, identity) = (shadow.clone(), source.clone(), Arc::clone(&identity));
-                    halves.push(tokio::spawn(async move {
-                        let wanted: Vec<_> = (0..MESSAGES).step_by(2).filter_map(Offset::new).collect();
-                        let mut rest = &wanted[half * wanted.len() / 2..(half + 1) * wanted.len() / 2];
-                        while !rest.is_empty() {
-                            let offsets = rest.iter().copied().take(1_000).collect();
-                            let want = Want::new(source.clone(), Arc::clone(&identity), offsets).unwrap();
-                            let reading = shadow.read(want).await.unwrap();
-                            rest = &rest[rest.partition_point(|offset| *offset <= reading.through)..];
-                        }
-                    }));
-                }
-                for half in halves {
-                    half.await.unwrap();
-                }
-            }
-        });
+        shadow.read(single.clone()).next().await.unwrap();
+        let mut runs = shadow.read(self.want((0..MESSAGES).step_by(2), &self.identity));
+        let runs = tokio::spawn(async move { while runs.next().await.unwrap().is_some() {} });
         let (since, mut millis) = (Instant::now(), Vec::new());
         while !runs.is_finished() {
             let since = Instant::now();
-            shadow.read(single.clone()).await.unwrap();
+            shadow.read(single.clone()).next().await.unwrap();
             millis.push(since.elapsed().as_secs_f64() * 1e3);
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -307,15 +286,6 @@ impl Bench {
         println!("{}", json!({"what": "100,000 runs", "seconds": seconds, "positionings": positionings}));
         report("single read beside 100,000 runs (target p99 < 50)", millis);
     }
-}
-
-fn spawn(
-    shadow: &ShadowReaders,
-    want: Want,
-    chunk: &[Offset],
-) -> tokio::task::JoinHandle<(Vec<Offset>, deadletter::kafka::shadow::Reading)> {
-    let (shadow, chunk) = (shadow.clone(), chunk.to_vec());
-    tokio::spawn(async move { (chunk, shadow.read(want).await.unwrap()) })
 }
 
 fn word(bytes: &[u8]) -> u64 {

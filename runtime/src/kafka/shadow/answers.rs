@@ -17,9 +17,10 @@ pub(super) struct Answers<'w> {
 }
 
 impl<'w> Answers<'w> {
-    pub(super) fn new(want: &'w Want) -> Self {
+    /// Nothing is answered yet of `rest`, which is the part of the want that this turn begins with.
+    pub(super) fn new(want: &'w Want, rest: &'w [Offset]) -> Self {
         let found = Batch::new(want.source.clone());
-        Self { want, rest: &want.offsets, through: None, found, missing: Vec::new() }
+        Self { want, rest, through: None, found, missing: Vec::new() }
     }
 
     /// The offsets without an answer.
@@ -113,7 +114,7 @@ mod tests {
             stop in 0usize..70,
         ) {
             let want = want(wanted.clone(), Identity::default());
-            let mut answers = Answers::new(&want);
+            let mut answers = Answers::new(&want, &want.offsets);
             answers.miss_below(at(low).into(), Missing::Expired);
             for offset in log.iter().filter(|offset| **offset >= low).take(stop) {
                 read(&mut answers, *offset, None);
@@ -144,7 +145,7 @@ mod tests {
         identity.deliver(at(1), Some(4));
         identity.deliver(at(3), None);
         let want = want([1, 2, 3], identity);
-        let mut answers = Answers::new(&want);
+        let mut answers = Answers::new(&want, &want.offsets);
         read(&mut answers, 1, Some(5));
         read(&mut answers, 2, Some(4));
         read(&mut answers, 3, Some(9));

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::{Missing, Reading};
+
 /// Totals since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -50,6 +52,17 @@ impl Counter {
 }
 
 impl Counters {
+    pub(super) fn answered(&self, reading: &Reading) {
+        self.found.add(reading.found.len() as u64);
+        for (_, missing) in &reading.missing {
+            match missing {
+                Missing::Expired => self.expired.add(1),
+                Missing::Absent => self.absent.add(1),
+                Missing::Replaced => self.replaced.add(1),
+            }
+        }
+    }
+
     pub(super) fn counts(&self) -> Counts {
         Counts {
             found: self.found.get(),

@@ -9,6 +9,7 @@ mod cursor;
 mod identity;
 mod plan;
 mod reader;
+mod readings;
 mod threshold;
 mod turn;
 
@@ -16,20 +17,14 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{Arc, OnceLock},
     thread,
-    time::Duration,
 };
-
-use tokio::{sync::oneshot, time};
 
 use self::{
     counts::Counters,
     reader::{Reader, Request},
 };
-pub use self::{counts::Counts, identity::Identity};
-use super::{
-    inbox,
-    topic_ids::{Existence, TopicIds},
-};
+pub use self::{counts::Counts, identity::Identity, readings::Readings};
+use super::{inbox, topic_ids::TopicIds};
 use crate::{
     config::Kafka,
     message::{Batch, TopicPartition},
@@ -40,11 +35,6 @@ use crate::{
 const TURN_BYTES: usize = 1 << 20;
 /// Requests that a reader holds at most.
 const QUEUE: usize = 256;
-/// When to wonder whether a silent topic is still there, and how long to wait before believing that it is not: a broker
-/// whose metadata lag may say so of a topic that exists.
-const SILENCE: Duration = Duration::from_secs(1);
-/// How long to wait after a question about a topic could not be answered.
-const AGAIN: Duration = Duration::from_millis(100);
 
 /// The shadow readers of a cluster. Cheap to clone; threads and clients start on first use, and clients are closed when
 /// idle.
@@ -79,7 +69,8 @@ impl Want {
     }
 }
 
-/// The answers to the first wanted offsets: each up to `through` is in exactly one of `found` and `missing`.
+/// The answers of one turn, about 1 MiB at most: each wanted offset behind the turn before, up to `through`, is in
+/// exactly one of `found` and `missing`.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// The messages, as they were delivered.
@@ -120,45 +111,14 @@ impl ShadowReaders {
         Self(Arc::new(Inner { kafka, servers, topic_ids, first: OnceLock::new(), more, counters: Arc::default() }))
     }
 
-    /// Answers a prefix, of at least one, of the wanted offsets: what a turn of about 1 MiB holds. The caller asks again
-    /// for the rest; with two requests under way for a partition, the reader never waits for the caller.
-    pub async fn read(&self, want: Want) -> Result<Reading, ReadError> {
-        let counters = &self.0.counters;
-        let Ok(reading) = time::timeout(self.0.kafka.shadow.deadline, self.answer(Arc::new(want))).await else {
-            counters.deadline.add(1);
-            return Err(ReadError::Deadline);
-        };
-        let reading = reading?;
-        counters.found.add(reading.found.len() as u64);
-        for (_, missing) in &reading.missing {
-            match missing {
-                Missing::Expired => counters.expired.add(1),
-                Missing::Absent => counters.absent.add(1),
-                Missing::Replaced => counters.replaced.add(1),
-            }
-        }
-        Ok(reading)
+    /// Reads what is wanted, lazily: see [`Readings::next`].
+    pub fn read(&self, want: Want) -> Readings {
+        Readings::new(self.clone(), want)
     }
 
     /// What was done so far.
     pub fn counts(&self) -> Counts {
         self.0.counters.counts()
-    }
-
-    async fn answer(&self, want: Arc<Want>) -> Result<Reading, ReadError> {
-        let (answer, answered) = oneshot::channel();
-        let request = Request::new(Arc::clone(&want), answer);
-        self.reader(&want.source).send(request).await.map_err(|_| ReadError::Closed)?;
-        let (reading, broker) = tokio::select! {
-            served = answered => served.map_err(|_| ReadError::Closed)?,
-            // A topic that is gone does not answer.
-            reading = self.gone(&want) => return Ok(reading),
-        };
-        // Asked after the read: an id never comes back, so if it is the same now, this topic is what was read.
-        if want.identity.topic_id().is_some() && self.is_another(&want, broker).await {
-            return Ok(replaced(&want, reading.through));
-        }
-        Ok(reading)
     }
 
     /// A partition always has the same reader, so that its next request goes on where the last one ended.
@@ -178,43 +138,4 @@ impl ShadowReaders {
             sender
         })
     }
-
-    /// Returns once the topic that the messages were delivered from is no more.
-    async fn gone(&self, want: &Want) -> Reading {
-        loop {
-            time::sleep(SILENCE).await;
-            if self.is_another(want, None).await {
-                return replaced(want, want.last);
-            }
-        }
-    }
-
-    /// Whether the topic is no longer the one that the messages were delivered from. Asked twice before it is believed.
-    async fn is_another(&self, want: &Want, broker: Option<i32>) -> bool {
-        self.seems_another(want, broker).await && {
-            time::sleep(SILENCE).await;
-            self.seems_another(want, broker).await
-        }
-    }
-
-    async fn seems_another(&self, want: &Want, broker: Option<i32>) -> bool {
-        loop {
-            match self.0.topic_ids.get(&want.source.topic, broker).await {
-                Ok(Existence::Is(id)) => return want.identity.topic_id().is_some_and(|delivered| delivered != id),
-                Ok(Existence::Unidentified) => return false,
-                Ok(Existence::Gone) => return true,
-                Err(error) => {
-                    tracing::debug!("{error}");
-                    time::sleep(AGAIN).await;
-                }
-            }
-        }
-    }
-}
-
-/// All wanted offsets up to one are of another topic.
-fn replaced(want: &Want, through: Offset) -> Reading {
-    let missing = want.offsets.iter().take_while(|offset| **offset <= through);
-    let missing = missing.map(|offset| (*offset, Missing::Replaced)).collect();
-    Reading { found: Batch::new(want.source.clone()), missing, through }
 }

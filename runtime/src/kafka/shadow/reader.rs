@@ -2,13 +2,16 @@
 
 use std::{
     collections::VecDeque,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use rdkafka::{ClientConfig, error::KafkaResult};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 use super::{
     Reading, Want,
@@ -25,6 +28,7 @@ use crate::{
         inbox::{self, Queued},
     },
     message::TopicPartition,
+    offset::Offset,
 };
 
 /// How long a turn without an answer holds up others the first time; twice that the next time.
@@ -37,11 +41,33 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The time of a shorter stretch says more about scheduling than about reading.
 const TELLING_OFFSETS: u64 = 128;
 
-/// A want and where its answer goes. Whoever gives up closes that channel: this is how a deadline ends a request.
+/// A want and how far it is answered.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) want: Want,
+    /// How many of its offsets. Only its reader writes it.
+    answered: AtomicUsize,
+}
+
+impl Job {
+    pub(super) const fn new(want: Want) -> Self {
+        Self { want, answered: AtomicUsize::new(0) }
+    }
+
+    fn rest(&self) -> &[Offset] {
+        self.want.offsets.get(self.answered.load(Ordering::Relaxed)..).unwrap_or_default()
+    }
+
+    fn answered(&self, reading: &Reading) {
+        self.answered.fetch_add(reading.found.len() + reading.missing.len(), Ordering::Relaxed);
+    }
+}
+
+/// A turn that is asked for, of a want that is answered in turns.
 #[derive(Debug)]
 pub(super) struct Request {
-    want: Arc<Want>,
-    answer: oneshot::Sender<Served>,
+    job: Arc<Job>,
+    answers: mpsc::UnboundedSender<Served>,
     patience: Duration,
 }
 
@@ -49,8 +75,10 @@ pub(super) struct Request {
 pub(super) type Served = (Reading, Option<i32>);
 
 impl Request {
-    pub(super) const fn new(want: Arc<Want>, answer: oneshot::Sender<Served>) -> Self {
-        Self { want, answer, patience: PATIENCE }
+    /// Whoever gives up drops the other end of `answers`, which ends the request. The channel needs no bound of its own:
+    /// each answer was asked for.
+    pub(super) const fn new(job: Arc<Job>, answers: mpsc::UnboundedSender<Served>) -> Self {
+        Self { job, answers, patience: PATIENCE }
     }
 }
 
@@ -111,12 +139,15 @@ impl Reader {
 
     /// One turn. A request that got no answer in it goes to the back of the queue.
     fn serve(&mut self, mut request: Queued<Request>) {
-        if request.item.answer.is_closed() {
+        if request.item.answers.is_closed() || request.item.job.rest().is_empty() {
             return;
         }
         match self.turn(&request.item) {
-            // Whoever asked may have given up.
-            Some(served) => drop(request.item.answer.send(served)),
+            Some(served) => {
+                request.item.job.answered(&served.0);
+                // Whoever asked may have given up.
+                drop(request.item.answers.send(served));
+            }
             None => {
                 request.item.patience *= 2;
                 self.queue.waiting.push_back(request);
@@ -125,9 +156,10 @@ impl Reader {
     }
 
     fn turn(&mut self, request: &Request) -> Option<Served> {
-        let mut turn = Turn::new(&request.want);
+        let Job { want, .. } = &*request.job;
+        let mut turn = Turn::new(want, request.job.rest());
         loop {
-            let reach = self.costs.reach(self.kafka.shadow.seek_threshold, &request.want.source);
+            let reach = self.costs.reach(self.kafka.shadow.seek_threshold, &want.source);
             let Some(run) = Run::at_front(turn.rest(), reach.threshold) else { break };
             if self.read(&mut turn, run, reach, request) == Stop::Stalled {
                 break;
@@ -138,7 +170,7 @@ impl Reader {
 
     /// Reads one run, or the part of it that the turn has bytes for.
     fn read(&mut self, turn: &mut Turn<'_>, run: Run, reach: Reach, request: &Request) -> Stop {
-        let source = &request.want.source;
+        let source = &request.job.want.source;
         let step = plan::step(run, self.positions(source), reach);
         let (Step::Continue(width) | Step::Position(width)) = step;
         let client = match width {
@@ -165,7 +197,7 @@ impl Reader {
         };
         cursor.touch();
         let queue = &mut self.queue;
-        let mut give_up = |quiet| request.answer.is_closed() || quiet >= request.patience && queue.others_wait();
+        let mut give_up = |quiet| request.answers.is_closed() || quiet >= request.patience && queue.others_wait();
         let (stop, measured) = turn.read(cursor, run.last, placed, &mut give_up);
         self.measure(source, width, measured);
         stop

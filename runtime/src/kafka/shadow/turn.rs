@@ -21,7 +21,7 @@ use crate::{
 
 /// What a positioning is charged, in bytes: about what could be read in the same time, so that a turn of scattered
 /// offsets is over as soon as one of consecutive ones.
-const POSITIONING_BYTES: usize = 64 << 10;
+const POSITIONING_BYTES: usize = 128 << 10;
 /// What a message is charged on top of its bytes.
 const MESSAGE_BYTES: usize = 64;
 /// How long a poll waits before it is looked up whether the caller has gone.
@@ -67,8 +67,9 @@ pub(super) struct Measured {
 }
 
 impl<'w> Turn<'w> {
-    pub(super) fn new(want: &'w Want) -> Self {
-        let answers = Answers::new(want);
+    /// `rest` is what is left of the want.
+    pub(super) fn new(want: &'w Want, rest: &'w [Offset]) -> Self {
+        let answers = Answers::new(want, rest);
         Self { source: &want.source, answers, spent: 0, misplaced: 0, broker: None, end: None, quiet: None }
     }
 
