@@ -1,5 +1,15 @@
 //! Shadow reads against a bare loop of rdkafka over the same topic, in one run on a real broker (`DEADLETTER_BROKER`). Prints a
 //! JSON line for each measurement.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a benchmark fails by panicking, and its figures are no exact ones"
+)]
 
 use std::{
     sync::Arc,
@@ -98,7 +108,7 @@ async fn produce(servers: &str, topic: &str) {
     let producer: BaseProducer = client.set("queue.buffering.max.messages", "300000").create().unwrap();
     let mut payload = vec![0; BYTES];
     StdRng::seed_from_u64(1).fill_bytes(&mut payload);
-    for number in 0..MESSAGES + 1 {
+    for number in 0..=MESSAGES {
         payload[..8].copy_from_slice(&number.to_le_bytes());
         // The last one goes to a partition of its own.
         let mut record = BaseRecord::<(), _>::to(topic).partition(i32::from(number == MESSAGES)).payload(&payload);

@@ -79,7 +79,7 @@ pub enum Width {
 pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
     let (fetch_bytes, queued_messages) = match width {
         Width::Lean => ("65536", "1"),
-        Width::Wide => ("262144", "256"),
+        Width::Wide => ("524288", "1000"),
     };
     let mut client = base(kafka, servers, "shadow", &[&kafka.consumer]);
     for group_only in ["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "client.rack"] {

@@ -26,7 +26,7 @@ use crate::config::Kafka;
 
 /// Bounds on one question, and on a client without questions.
 const TIMEOUT: Duration = Duration::from_secs(5);
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 const QUEUE: usize = 256;
 
 /// The id that a cluster gave to a topic at its creation, never to be given again.

@@ -35,7 +35,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_millis(250);
 /// After how long without work a reader's clients stop fetching, and after how long without use one is closed.
 const REST: Duration = Duration::from_secs(1);
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 /// How long to wait after a client could not be made.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The time of a shorter stretch says more about scheduling than about reading.
@@ -142,16 +142,13 @@ impl Reader {
         if request.item.answers.is_closed() || request.item.job.rest().is_empty() {
             return;
         }
-        match self.turn(&request.item) {
-            Some(served) => {
-                request.item.job.answered(&served.0);
-                // Whoever asked may have given up.
-                drop(request.item.answers.send(served));
-            }
-            None => {
-                request.item.patience *= 2;
-                self.queue.waiting.push_back(request);
-            }
+        if let Some(served) = self.turn(&request.item) {
+            request.item.job.answered(&served.0);
+            // Whoever asked may have given up.
+            drop(request.item.answers.send(served));
+        } else {
+            request.item.patience *= 2;
+            self.queue.waiting.push_back(request);
         }
     }
 
@@ -198,9 +195,9 @@ impl Reader {
         cursor.touch();
         let queue = &mut self.queue;
         let mut give_up = |quiet| request.answers.is_closed() || quiet >= request.patience && queue.others_wait();
-        let (stop, measured) = turn.read(cursor, run.last, placed, &mut give_up);
+        let (why, measured) = turn.read(cursor, run.last, placed, &mut give_up);
         self.measure(source, width, measured);
-        stop
+        why
     }
 
     fn measure(&mut self, source: &TopicPartition, width: Width, measured: Measured) {

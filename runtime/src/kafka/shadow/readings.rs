@@ -59,28 +59,37 @@ impl Readings {
     }
 
     async fn turn(&mut self) -> Result<Reading, ReadError> {
-        if self.unchecked.is_none() {
+        let last = self.job.want.last;
+        let served = match self.unchecked.take() {
+            Some(served) => served,
+            None => match self.receive().await? {
+                Some(served) => served,
+                None => return Ok(self.replaced(last)),
+            },
+        };
+        let (reading, broker) = self.unchecked.insert(served);
+        let (through, broker) = (reading.through, *broker);
+        if through != last {
             self.ask().await?;
-            let served = tokio::select! {
-                served = self.served.recv() => served.ok_or(ReadError::Closed)?,
-                // A topic that is gone does not answer.
-                () = gone(&self.readers, &self.job.want) => return Ok(self.replaced(self.job.want.last)),
-            };
-            self.asked -= 1;
-            let (reading, _) = self.unchecked.insert(served);
-            if reading.through != self.job.want.last {
-                self.ask().await?;
-            }
         }
-        let Some((reading, broker)) = &self.unchecked else { return Err(ReadError::Closed) };
         // Asked after the read: an id never comes back, so if it is the same now, this topic is what was read.
         let want = &self.job.want;
-        if want.identity.topic_id().is_some() && is_another(&self.readers, want, *broker).await {
-            let through = reading.through;
-            self.unchecked = None;
-            return Ok(self.replaced(through));
+        let another = want.identity.topic_id().is_some() && is_another(&self.readers, want, broker).await;
+        match self.unchecked.take() {
+            Some((reading, _)) if !another => Ok(reading),
+            _ => Ok(self.replaced(through)),
         }
-        self.unchecked.take().map(|(reading, _)| reading).ok_or(ReadError::Closed)
+    }
+
+    /// What the reader answers next; `None` if it answers nothing because the topic is gone.
+    async fn receive(&mut self) -> Result<Option<Served>, ReadError> {
+        self.ask().await?;
+        let served = tokio::select! {
+            served = self.served.recv() => served.ok_or(ReadError::Closed)?,
+            () = gone(&self.readers, &self.job.want) => return Ok(None),
+        };
+        self.asked -= 1;
+        Ok(Some(served))
     }
 
     /// Asks for turns ahead.
