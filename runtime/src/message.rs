@@ -132,10 +132,7 @@ impl Column {
         let rest = self.ends.get(start..).unwrap_or_default();
         let count = rest.partition_point(|end| *end as usize - from <= max_bytes).max(usize::from(!rest.is_empty()));
         let to = count.checked_sub(1).and_then(|last| rest.get(last)).map_or(from, |end| *end as usize);
-        (
-            self.lengths.get(start..start + count).unwrap_or_default(),
-            self.bytes.get(from..to).unwrap_or_default(),
-        )
+        (self.lengths.get(start..start + count).unwrap_or_default(), self.bytes.get(from..to).unwrap_or_default())
     }
 }
 

@@ -122,7 +122,8 @@ pub fn producer(kafka: &Kafka, servers: &str) -> ClientConfig {
 
 fn base(kafka: &Kafka, servers: &str, role: &str, more: &[&Properties]) -> ClientConfig {
     let mut client = ClientConfig::new();
-    for (key, value) in std::iter::once(&kafka.common).chain(more.iter().copied()).flat_map(|properties| &properties.0) {
+    for (key, value) in std::iter::once(&kafka.common).chain(more.iter().copied()).flat_map(|properties| &properties.0)
+    {
         client.set(key, value);
     }
     client.set("bootstrap.servers", servers).set("client.id", format!("deadletter-{role}"));
