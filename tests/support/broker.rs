@@ -129,7 +129,8 @@ impl Guardian {
         let mut shell = Command::new("sh");
         shell.args(["-c", GUARDIAN, "guardian"]).arg(folder).arg("java");
         shell.args(["-Xms64m", "-Xmx512m", "-XX:+UseSerialGC"]).args(class_path()).arg("kafka.Kafka");
-        shell.arg(folder.join("server.properties")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        shell.arg(folder.join("server.properties"));
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // A group of its own, so that an interrupt from the terminal reaches the test process alone.
         let mut shell = shell.process_group(0).spawn().expect("cannot run sh");
         let mut pid = String::new();
