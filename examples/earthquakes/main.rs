@@ -6,6 +6,7 @@ mod topics;
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::ExitCode,
     time::Duration,
 };
 
@@ -40,11 +41,19 @@ struct Args {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    let args = Args::parse();
+async fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match run(Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
+async fn run(args: Args) -> Result<()> {
     let config = Config::load(&args.config)?;
     let pipeline = config.pipelines.values().next().context("the configuration has no pipeline")?.clone();
     let guests = pipeline::load_guests(&config, &Compiler::in_process()?).await?;

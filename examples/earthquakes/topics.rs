@@ -2,13 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rdkafka::{
     ClientConfig, Message as _, Offset, TopicPartitionList,
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
     consumer::{BaseConsumer, Consumer},
-    error::{KafkaError, RDKafkaErrorCode},
     message::{BorrowedMessage, Headers as _},
     metadata::MetadataPartition,
     producer::{FutureProducer, FutureRecord},
@@ -59,7 +58,7 @@ impl Position {
 pub(crate) struct Topic {
     name: String,
     client: ClientConfig,
-    /// For questions: it joins no group.
+    /// For questions about a group, which it does not join.
     consumer: BaseConsumer,
     begins: BTreeMap<i32, i64>,
 }
@@ -68,12 +67,20 @@ impl Topic {
     /// Makes the topic unless it is there. `group` is the one to ask about.
     pub(crate) async fn open(servers: &str, name: &str, group: &str) -> Result<Self> {
         let mut client = ClientConfig::new();
-        client.set("bootstrap.servers", servers).set("client.id", "earthquakes-example").set("group.id", group);
-        let consumer = client.create()?;
+        client.set("bootstrap.servers", servers).set("client.id", "earthquakes-example");
+        let consumer = client.clone().set("group.id", group).set("enable.auto.commit", "false").create()?;
         let mut topic = Self { name: name.to_owned(), client, consumer, begins: BTreeMap::new() };
-        topic.create().await.with_context(|| format!("cannot create the topic {name}"))?;
+        // The embedded broker has its topics, and cannot be asked to create one.
+        if !topic.exists()? {
+            topic.create().await.with_context(|| format!("cannot create the topic {name}"))?;
+        }
         topic.begins = topic.ends()?;
         Ok(topic)
+    }
+
+    fn exists(&self) -> Result<bool> {
+        let metadata = self.consumer.fetch_metadata(Some(&self.name), PATIENCE).context("no answer from the broker")?;
+        Ok(metadata.topics().iter().any(|topic| topic.error().is_none() && !topic.partitions().is_empty()))
     }
 
     async fn create(&self) -> Result<()> {
@@ -81,10 +88,7 @@ impl Topic {
         let new = NewTopic::new(&self.name, PARTITIONS, TopicReplication::Fixed(1));
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
         for result in admin.create_topics([&new], &options).await? {
-            match result {
-                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
-                Err((_, error)) => bail!(error),
-            }
+            result.map_err(|(_, error)| error)?;
         }
         Ok(())
     }
@@ -108,24 +112,22 @@ impl Topic {
         Ok(placed)
     }
 
-    /// What has come since it was opened, by partition.
+    /// What has come since it was opened.
     pub(crate) fn read(&self) -> Result<Vec<Stored>> {
-        let mut client = self.client.clone();
-        client.set("enable.auto.commit", "false").set("enable.partition.eof", "true");
-        let consumer: BaseConsumer = client.create()?;
-        let mut open = self.begins.clone();
+        let mut open = self.ends()?;
+        open.retain(|partition, end| self.begins.get(partition) != Some(end));
         let mut assignment = TopicPartitionList::new();
-        for (partition, begin) in &open {
-            assignment.add_partition_offset(&self.name, *partition, Offset::Offset(*begin))?;
+        for partition in open.keys() {
+            let begin = self.begins.get(partition).copied().unwrap_or_default();
+            assignment.add_partition_offset(&self.name, *partition, Offset::Offset(begin))?;
         }
-        consumer.assign(&assignment)?;
+        self.consumer.assign(&assignment)?;
         let mut records = Vec::new();
         while !open.is_empty() {
-            match consumer.poll(PATIENCE).with_context(|| format!("no answer while reading {}", self.name))? {
-                Ok(message) => records.push(stored(&message)),
-                Err(KafkaError::PartitionEOF(partition)) => _ = open.remove(&partition),
-                Err(error) => bail!(error),
-            }
+            let message =
+                self.consumer.poll(PATIENCE).with_context(|| format!("no answer while reading {}", self.name))??;
+            open.retain(|partition, end| *partition != message.partition() || message.offset() + 1 < *end);
+            records.push(stored(&message));
         }
         Ok(records)
     }

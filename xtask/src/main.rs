@@ -62,3 +62,19 @@ fn run(command: Command) -> Result<()> {
         Command::Bench { json } => bench::run(json),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_cargo_test_are_passed_on_untouched() {
+        let passed = |args: &[&str]| match Command::try_parse_from([&["xtask", "test"], args].concat()).unwrap() {
+            Command::Test { args } => args,
+            _ => panic!("another command"),
+        };
+        for args in [&[][..], &["shadow"], &["--test", "harness", "--", "--nocapture"], &["late", "--", "--exact"]] {
+            assert_eq!(passed(args), args);
+        }
+    }
+}
