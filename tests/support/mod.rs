@@ -4,6 +4,7 @@
 
 mod broker;
 mod process;
+mod records;
 mod topics;
 
 use std::{
@@ -15,7 +16,8 @@ use std::{
 
 pub(crate) use broker::Broker;
 pub(crate) use process::Process;
-pub(crate) use topics::{Record, Stored, Transaction};
+pub(crate) use records::{Position, Record, Transaction};
+pub(crate) use topics::Stored;
 
 /// For what is expected to happen soon; generous, since the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_mins(1);
