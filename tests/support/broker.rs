@@ -40,6 +40,9 @@ const PROPERTIES: &[(&str, &str)] = &[
     ("inter.broker.listener.name", "PLAINTEXT"),
     ("num.network.threads", "2"),
     ("num.io.threads", "4"),
+    // A killed broker is let in again only when its session has ended.
+    ("broker.session.timeout.ms", "3000"),
+    ("broker.heartbeat.interval.ms", "500"),
     ("auto.create.topics.enable", "false"),
     ("group.initial.rebalance.delay.ms", "0"),
     ("group.min.session.timeout.ms", "500"),
