@@ -27,6 +27,7 @@ if read -r signal; then
     wait $!
 else
     kill -s KILL $!
+    wait $!
     rm -rf "$folder"
 fi
 "#;
@@ -129,6 +130,9 @@ struct Guardian {
 
 impl Guardian {
     fn start(folder: &Path) -> Self {
+        // What the last run said is not taken for what this one says.
+        let log = folder.join("server.log");
+        fs::remove_file(&log).ok();
         let mut shell = Command::new("sh");
         shell.args(["-c", GUARDIAN, "guardian"]).arg(folder).arg("java");
         shell.args(["-Xms64m", "-Xmx512m", "-XX:+UseSerialGC"]).args(class_path()).arg("kafka.Kafka");
@@ -139,18 +143,20 @@ impl Guardian {
         let mut pid = String::new();
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut pid).unwrap();
         let broker = pid.trim().parse().ok().and_then(Pid::from_raw).expect("the guardian told no pid");
-        let mut guardian = Self { orders: shell.stdin.take(), shell, broker };
-        guardian.await_started(&folder.join("server.log"));
+        let guardian = Self { orders: shell.stdin.take(), shell, broker };
+        guardian.await_started(&log);
         guardian
     }
 
-    fn await_started(&mut self, log: &Path) {
-        eventually(2 * SOON, "the broker starts", || {
-            let log = fs::read_to_string(log).unwrap_or_default();
-            let is_running = rustix::process::test_kill_process(self.broker).is_ok();
-            assert!(is_running, "the broker ended instead of starting:\n{log}");
-            log.contains("Kafka Server started").then_some(())
+    fn await_started(&self, log: &Path) {
+        let log = || fs::read_to_string(log).unwrap_or_default();
+        // A process that has ended has no command line, even while the guardian has not taken note.
+        let command_line = format!("/proc/{}/cmdline", self.broker.as_raw_nonzero());
+        let started = poll(2 * SOON, || {
+            let has_ended = fs::read(&command_line).map_or(true, |line| line.is_empty());
+            (has_ended || log().contains("Kafka Server started")).then_some(!has_ended)
         });
+        assert_eq!(started, Some(true), "the broker does not start:\n{}", log());
     }
 
     fn end(mut self, signal: Signal) {
