@@ -9,6 +9,14 @@
 //! - [`kafka`]: the only place that names rdkafka
 //! - [`commands`]: what the binary does
 
+/// A place where a crash test makes the process die at once: `FAILPOINTS="name=5*off->return"`, by the feature
+/// `failpoints`. Nothing without it.
+macro_rules! kill_point {
+    ($name:literal) => {
+        fail::fail_point!($name, |_| std::process::abort())
+    };
+}
+
 pub mod commands;
 pub mod config;
 pub mod guest;

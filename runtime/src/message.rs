@@ -7,6 +7,9 @@ use std::{fmt, sync::Arc};
 
 use crate::offset::{NextOffset, Offset};
 
+#[cfg(test)]
+mod tests;
+
 /// One partition of one topic; cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicPartition {
@@ -132,10 +135,7 @@ impl Column {
         let rest = self.ends.get(start..).unwrap_or_default();
         let count = rest.partition_point(|end| *end as usize - from <= max_bytes).max(usize::from(!rest.is_empty()));
         let to = count.checked_sub(1).and_then(|last| rest.get(last)).map_or(from, |end| *end as usize);
-        (
-            self.lengths.get(start..start + count).unwrap_or_default(),
-            self.bytes.get(from..to).unwrap_or_default(),
-        )
+        (self.lengths.get(start..start + count).unwrap_or_default(), self.bytes.get(from..to).unwrap_or_default())
     }
 }
 
@@ -267,6 +267,11 @@ impl Batch {
     /// The column of timestamps in milliseconds, -1 where a record has none.
     pub fn timestamps(&self) -> &[i64] {
         &self.timestamps
+    }
+
+    /// The column of leader epochs, -1 where the broker does not say.
+    pub fn leader_epochs(&self) -> &[i32] {
+        &self.leader_epochs
     }
 
     /// The column of keys.

@@ -5,6 +5,9 @@ use std::{fmt, ops::RangeInclusive};
 
 use roaring::RoaringTreemap;
 
+#[cfg(test)]
+mod tests;
+
 /// The offset of one message in its partition: `0 ..= i64::MAX - 1`, so that [`Offset::next`] cannot overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offset(i64);
@@ -35,10 +38,13 @@ impl Offset {
 }
 
 /// A position: the offset of the next message to read, which is what Kafka keeps as "committed". Never negative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NextOffset(i64);
 
 impl NextOffset {
+    /// The position before the first message that a partition ever had.
+    pub const START: Self = Self(0);
+
     /// `None` for a negative number (librdkafka's logical offsets are negative).
     pub const fn new(raw: i64) -> Option<Self> {
         if 0 <= raw { Some(Self(raw)) } else { None }
@@ -84,9 +90,61 @@ impl OffsetSet {
         self.0.insert(offset.bits())
     }
 
+    /// Adds every offset of a range. Costs its width.
+    pub fn insert_range(&mut self, range: RangeInclusive<Offset>) {
+        // A range that starts a container or fills it would make roaring keep runs there, and it stays with runs: each
+        // offset taken out of the middle later would cost four bytes and a move of all behind it. With its two ends
+        // inserted one by one, a container is always an array or a bitmap.
+        let (mut first, last) = (range.start().bits(), range.end().bits());
+        while first <= last {
+            let end = last.min(first | u64::from(u16::MAX));
+            self.0.insert(first);
+            if first < end {
+                self.0.insert_range(first..end);
+                self.0.insert(end);
+            }
+            first = end + 1;
+        }
+    }
+
+    /// Adds a batch's column of offsets, which ascend. Costs its runs.
+    pub fn insert_column(&mut self, column: &[i64]) {
+        for run in column.chunk_by(|before, after| before.checked_add(1) == Some(*after)) {
+            if let (Some(first), Some(last)) = (run.first(), run.last())
+                && let (Some(first), Some(last)) = (Offset::new(*first), Offset::new(*last))
+            {
+                self.insert_range(first..=last);
+            }
+        }
+    }
+
     /// Whether it was there.
     pub fn remove(&mut self, offset: Offset) -> bool {
         self.0.remove(offset.bits())
+    }
+
+    /// Takes a range out; says how many were there.
+    pub fn remove_range(&mut self, range: RangeInclusive<Offset>) -> u64 {
+        if range.start() == range.end() {
+            return u64::from(self.remove(*range.start()));
+        }
+        self.0.remove_range(range.start().bits()..=range.end().bits())
+    }
+
+    /// Takes out all from an offset on.
+    pub fn truncate(&mut self, from: Offset) {
+        self.0.remove_range(from.bits()..);
+    }
+
+    /// Takes out the lowest.
+    pub fn pop_first(&mut self) -> Option<Offset> {
+        let first = self.first()?;
+        self.remove(first);
+        if self.is_empty() {
+            // An emptied map would keep its node.
+            *self = Self::new();
+        }
+        Some(first)
     }
 
     /// Whether it is in the set.
@@ -102,6 +160,11 @@ impl OffsetSet {
     /// The highest.
     pub fn last(&self) -> Option<Offset> {
         self.0.max().map(Offset::from_bits)
+    }
+
+    /// The one that has `index` others below it.
+    pub fn select(&self, index: u64) -> Option<Offset> {
+        self.0.select(index).map(Offset::from_bits)
     }
 
     /// How many.
@@ -126,6 +189,25 @@ impl OffsetSet {
         iter.map(Offset::from_bits).take_while(move |offset| offset <= range.end())
     }
 
+    /// How many are within a range.
+    pub fn count(&self, range: RangeInclusive<Offset>) -> u64 {
+        let bits = range.start().bits()..=range.end().bits();
+        if self.0.contains_range(bits.clone()) {
+            // Roaring's own count adds up the whole container.
+            return bits.end() - bits.start() + 1;
+        }
+        self.0.range_cardinality(bits)
+    }
+
+    /// Adds what `other` has within a range.
+    pub fn extend_within(&mut self, other: &Self, range: RangeInclusive<Offset>) {
+        if other.0.contains_range(range.start().bits()..=range.end().bits()) {
+            self.insert_range(range);
+        } else {
+            self.0.extend(other.range(range).map(Offset::bits));
+        }
+    }
+
     /// Adds all of `other`.
     pub fn extend(&mut self, other: &Self) {
         self.0 |= &other.0;
@@ -134,6 +216,11 @@ impl OffsetSet {
     /// Takes all of `other` out.
     pub fn subtract(&mut self, other: &Self) {
         self.0 -= &other.0;
+    }
+
+    /// Keeps only what `other` has, too.
+    pub fn intersect(&mut self, other: &Self) {
+        self.0 &= &other.0;
     }
 
     /// Bytes that the bitmap takes, near enough for a figure.

@@ -1,1 +1,181 @@
-//! pipeline
+//! Pipelines: each one a main consumer, its lanes and a guest, over the clients that a cluster's pipelines share.
+
+use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, anyhow};
+use serde::Serialize;
+use tokio::{task::JoinSet, time::Instant};
+use tracing::{error, info};
+
+use crate::{
+    config::{self, Config},
+    guest::{Compiler, Guest, LoadError, Setup},
+    kafka::{
+        Cluster,
+        shadow::Counts,
+        source::{Source, SourceCounts, Stopped},
+        topics,
+    },
+    lane::{Destinations, Instances, Lane, Shared, Tally, TallyBook},
+    record::Origin,
+};
+
+/// How long after the grace of a shutdown a pipeline may still be there: its client may take a while to leave the group.
+const OVERDUE: Duration = Duration::from_secs(15);
+
+/// What a process did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Summary {
+    /// By pipeline.
+    pub pipelines: BTreeMap<String, PipelineSummary>,
+    /// The cluster's shadow reads.
+    pub shadow_reads: Counts,
+}
+
+/// What a pipeline did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PipelineSummary {
+    /// Messages and verdicts.
+    pub tally: Tally,
+    /// The main consumer.
+    pub source: SourceCounts,
+}
+
+/// Runs every pipeline of a configuration until `shutdown`, then drains them.
+///
+/// # Errors
+/// The first pipeline that cannot start or go on; the others are drained first.
+pub async fn run(config: Config, guests: Guests, shutdown: impl Future<Output = ()>) -> Result<Summary> {
+    run_on(&Cluster::open(&config)?, config, guests, shutdown).await
+}
+
+/// The guest of each pipeline, by the pipeline's name.
+pub type Guests = BTreeMap<String, Guest>;
+
+/// Loads the guests of a configuration and tells each its settings: all that can be known without a network.
+///
+/// # Errors
+/// The first module that is refused, or refuses its settings.
+pub async fn load_guests(config: &Config, compiler: &Compiler) -> Result<Guests, LoadError> {
+    let mut guests = BTreeMap::new();
+    for (name, pipeline) in &config.pipelines {
+        guests.insert(name.clone(), load_guest(pipeline, compiler).await?);
+    }
+    Ok(guests)
+}
+
+async fn load_guest(pipeline: &config::Pipeline, compiler: &Compiler) -> Result<Guest, LoadError> {
+    let guest = Guest::load(Setup::from(pipeline), compiler).await?;
+    info!(pipeline = %pipeline.name, module = %pipeline.guest.module.display(), digest = guest.digest(), "Guest loaded");
+    Ok(guest)
+}
+
+/// As [`run`], on a cluster that is open already.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_on(
+    cluster: &Cluster,
+    config: Config,
+    mut guests: Guests,
+    shutdown: impl Future<Output = ()>,
+) -> Result<Summary> {
+    let mut running = Vec::new();
+    let mut stops = JoinSet::new();
+    for (name, pipeline) in config.pipelines {
+        let guest = guests.remove(&name).with_context(|| format!("pipeline {name} has no guest"))?;
+        let (started, stopped) = Running::start(cluster, pipeline, guest).await?;
+        stops.spawn(async move { (name, stopped.await) });
+        running.push(started);
+    }
+    let failed = wait(&running, stops, shutdown).await;
+    let mut summary = Summary { shadow_reads: cluster.shadow().counts(), ..Summary::default() };
+    for pipeline in running {
+        let name = pipeline.shared.pipeline.name.clone();
+        summary.pipelines.insert(name, pipeline.summary());
+    }
+    match failed {
+        None => Ok(summary),
+        Some(error) => Err(error),
+    }
+}
+
+/// Until all have stopped: after `shutdown`, or after the first that failed, each drains.
+async fn wait(
+    running: &[Running],
+    mut stops: JoinSet<(String, Stopped)>,
+    shutdown: impl Future<Output = ()>,
+) -> Option<anyhow::Error> {
+    tokio::pin!(shutdown);
+    let overdue = running.iter().map(|pipeline| pipeline.shared.pipeline.shutdown).max().unwrap_or_default() + OVERDUE;
+    let mut failed = None;
+    let mut draining = false;
+    let stuck = tokio::time::sleep(Duration::MAX);
+    tokio::pin!(stuck);
+    loop {
+        tokio::select! {
+            () = &mut shutdown, if !draining => {}
+            () = &mut stuck, if draining => {
+                return failed.or_else(|| Some(anyhow!("not stopped {overdue:?} after the shutdown began; what was not committed comes again")));
+            }
+            stopped = stops.join_next() => match stopped {
+                None => return failed,
+                Some(Ok((_, Stopped::Drained))) => {}
+                Some(Ok((name, Stopped::Failed(error)))) => {
+                    error!(pipeline = name, "Stopped: {error:#}");
+                    failed.get_or_insert_with(|| error.context(format!("pipeline {name} stopped")));
+                }
+                Some(Err(error)) => _ = failed.get_or_insert_with(|| error.into()),
+            },
+        }
+        if !draining {
+            draining = true;
+            stuck.as_mut().reset(Instant::now() + overdue);
+            for pipeline in running {
+                pipeline.source.drain();
+            }
+        }
+    }
+}
+
+type Stopping = Pin<Box<dyn Future<Output = Stopped> + Send>>;
+
+struct Running {
+    source: Source,
+    shared: Arc<Shared>,
+}
+
+impl Running {
+    async fn start(cluster: &Cluster, pipeline: config::Pipeline, guest: Guest) -> Result<(Self, Stopping)> {
+        let checked = topics::prepare(cluster.kafka(), cluster.servers(), &pipeline, cluster.is_embedded())
+            .await
+            .with_context(|| format!("pipeline {}", pipeline.name))?;
+        let origin =
+            Origin { group: pipeline.group.clone(), pipeline: pipeline.name.clone(), guest: guest.digest().to_owned() };
+        let routes = pipeline.routes.iter().map(|(name, route)| {
+            let partitions = checked.topics.get(&route.topic).map(|topic| topic.partitions);
+            (name.clone(), (route.clone(), partitions))
+        });
+        let destinations = Destinations {
+            producer: cluster.producer().clone(),
+            routes: routes.collect(),
+            outputs: pipeline.outputs.iter().map(|(name, output)| (name.clone(), output.topic.clone())).collect(),
+            origin,
+        };
+        let shared = Arc::new(Shared {
+            instances: Arc::new(Instances::new(guest, pipeline.guest.memory, pipeline.instances)),
+            destinations: Arc::new(destinations),
+            shadow: cluster.shadow().clone(),
+            tally: TallyBook::default(),
+            pipeline,
+        });
+        let lanes = Arc::clone(&shared);
+        let (source, stopped) =
+            Source::start(cluster, &shared.pipeline, Box::new(move |assigned| Lane::spawn(&lanes, assigned)))?;
+        Ok((Self { source, shared }, Box::pin(stopped)))
+    }
+
+    fn summary(&self) -> PipelineSummary {
+        PipelineSummary { tally: self.shared.tally.read(), source: self.source.counts() }
+    }
+}

@@ -14,6 +14,13 @@ pub struct OffsetRange {
     pub last: Offset,
 }
 
+impl fmt::Display for OffsetRange {
+    /// `5` or `5 to 9`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last { self.first.fmt(f) } else { write!(f, "{} to {}", self.first, self.last) }
+    }
+}
+
 /// Why messages are rejected, and to which route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rejection {
@@ -97,4 +104,12 @@ pub struct Answer {
     pub verdicts: Vec<Verdict>,
     /// Staged: produced only once the verdicts are found valid.
     pub emits: Vec<Emit>,
+}
+
+impl Emit {
+    /// Bytes of key, payload and headers.
+    pub fn bytes(&self) -> usize {
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len));
+        self.key.as_ref().map_or(0, Vec::len) + self.payload.as_ref().map_or(0, Vec::len) + headers.sum::<usize>()
+    }
 }

@@ -1,1 +1,80 @@
-fn main() {}
+//! What this repository does to itself: `cargo xtask <command>`.
+//!
+//! Each command first fetches or installs what it needs and says so; what it runs is echoed. Progress goes to stderr,
+//! so that stdout is the result alone.
+
+mod bench;
+mod demo;
+mod guests;
+mod kafka;
+mod prerequisites;
+mod shell;
+mod test;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Builds, tests, demonstrates and measures deadletter")]
+enum Command {
+    /// Install or fetch everything that a build or a test needs
+    Prerequisites,
+    /// Build the guests into target/guests
+    Guests,
+    /// Run every test: unit, property, mock cluster, real broker
+    Test {
+        /// Filters and options for `cargo test`, such as `shadow` or `--test harness -- --nocapture`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Run the earthquakes example on the embedded broker
+    Demo {
+        /// Print one JSON document instead of tables
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run the benchmarks on a real broker
+    Bench {
+        /// Print one JSON document instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Command::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Prerequisites => prerequisites::all(),
+        Command::Guests => guests::build(),
+        Command::Test { args } => test::run(&args),
+        Command::Demo { json } => demo::run(json),
+        Command::Bench { json } => bench::run(json),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_cargo_test_are_passed_on_untouched() {
+        let passed = |args: &[&str]| match Command::try_parse_from([&["xtask", "test"], args].concat()).unwrap() {
+            Command::Test { args } => args,
+            _ => panic!("another command"),
+        };
+        for args in [&[][..], &["shadow"], &["--test", "harness", "--", "--nocapture"], &["late", "--", "--exact"]] {
+            assert_eq!(passed(args), args);
+        }
+    }
+}

@@ -1,6 +1,20 @@
 //! Configuration, usable: every value checked, every default filled in. `file` holds the TOML as typed.
 
+mod check;
+mod environment;
+mod error;
+mod file;
+mod key;
+mod load;
+#[cfg(test)]
+mod tests;
+mod value;
+
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use serde::Deserialize;
+
+pub use error::ConfigError;
 
 /// One process: a cluster and the pipelines that read from it.
 #[derive(Clone, Debug)]
@@ -110,7 +124,8 @@ pub struct Pipeline {
 pub const DEAD_LETTER: &str = "dead-letter";
 
 /// Where to begin a partition that has no committed offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Start {
     /// At the oldest message.
     Earliest,
@@ -156,7 +171,8 @@ pub struct OpenLimits {
 }
 
 /// What happens when a guest does not settle within the grace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum OpenThen {
     /// Reject the oldest with the code `deferral-expired`.
     Reject,
@@ -165,7 +181,8 @@ pub enum OpenThen {
 }
 
 /// What becomes of a deferred message whose payload is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum OnGone {
     /// A stub is produced to the route.
     Stub,
@@ -174,7 +191,8 @@ pub enum OnGone {
 }
 
 /// What to do when a position is outside of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum OnOutOfRange {
     /// Stop the partition and say so.
     Stop,
@@ -209,7 +227,8 @@ pub struct Route {
 }
 
 /// The partition of a dead letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PartitionChoice {
     /// The source partition modulo the number of the route's partitions.
     Same,
@@ -218,7 +237,8 @@ pub enum PartitionChoice {
 }
 
 /// The timestamp of a dead letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum TimestampChoice {
     /// When it is produced.
     Now,
@@ -227,7 +247,8 @@ pub enum TimestampChoice {
 }
 
 /// The key of a dead letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum KeyChoice {
     /// The message's own.
     Original,
@@ -245,7 +266,8 @@ pub struct CreateTopic {
 }
 
 /// A family of dead-letter headers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Dialect {
     /// `deadletter.*`.
     Deadletter,

@@ -1,6 +1,6 @@
 //! The properties of every client: the only place with librdkafka's property strings.
 
-use rdkafka::ClientConfig;
+use rdkafka::{ClientConfig, error::KafkaError, types::RDKafkaConfRes};
 
 use crate::config::{Kafka, Pipeline, Properties};
 
@@ -32,9 +32,29 @@ pub const HOST_OWNED: &[&str] = &[
     "queue.buffering.max.messages",
     "queue.buffering.max.kbytes",
     "queue.buffering.backpressure.threshold",
+    "delivery.report.only.error",
+    "offset.store.method",
     "plugin.library.paths",
+    "ssl.engine.location",
+    "ssl.providers",
     "test.mock.num.brokers",
 ];
+
+/// Why a property may not be set to a value, without the value, which may be a secret. What only fails once a client is
+/// made (files that are missing, properties that contradict each other) is not found here.
+pub fn refusal(name: &str, value: &str) -> Option<&'static str> {
+    if HOST_OWNED.contains(&name) {
+        return Some("the host owns this property: it decides what is committed, lost or repeated");
+    }
+    match ClientConfig::new().set(name, value).create_native_config() {
+        Ok(_) => None,
+        Err(KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..)) => {
+            Some("librdkafka has no such property")
+        }
+        Err(KafkaError::Nul(_)) => Some("a NUL cannot be in a property"),
+        Err(_) => Some("librdkafka does not allow this value"),
+    }
+}
 
 /// Bytes that the producer holds without an acknowledgement. Stops a dead-letter topic that is slow or away from
 /// taking the memory of the process.
@@ -42,7 +62,17 @@ pub const UNACKNOWLEDGED_BYTES: usize = 32 << 20;
 
 /// A client that joins no group and produces nothing: metadata, watermarks, administration.
 pub fn admin(kafka: &Kafka, servers: &str) -> ClientConfig {
-    base(kafka, servers, "admin", &[])
+    let mut client = base(kafka, servers, "admin", &[]);
+    // Asking for a topic must not make it.
+    client.set("allow.auto.create.topics", "false");
+    client
+}
+
+/// A client that brings its own cluster: librdkafka's mock cluster of one broker.
+pub fn embedded() -> ClientConfig {
+    let mut client = ClientConfig::new();
+    client.set("client.id", "deadletter-embedded").set("test.mock.num.brokers", "1");
+    client
 }
 
 /// The main consumer of a pipeline: explicit positions, explicit commits.
@@ -79,7 +109,7 @@ pub enum Width {
 pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
     let (fetch_bytes, queued_messages) = match width {
         Width::Lean => ("65536", "1"),
-        Width::Wide => ("262144", "256"),
+        Width::Wide => ("524288", "1000"),
     };
     let mut client = base(kafka, servers, "shadow", &[&kafka.consumer]);
     for group_only in ["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "client.rack"] {
@@ -122,7 +152,8 @@ pub fn producer(kafka: &Kafka, servers: &str) -> ClientConfig {
 
 fn base(kafka: &Kafka, servers: &str, role: &str, more: &[&Properties]) -> ClientConfig {
     let mut client = ClientConfig::new();
-    for (key, value) in std::iter::once(&kafka.common).chain(more.iter().copied()).flat_map(|properties| &properties.0) {
+    for (key, value) in std::iter::once(&kafka.common).chain(more.iter().copied()).flat_map(|properties| &properties.0)
+    {
         client.set(key, value);
     }
     client.set("bootstrap.servers", servers).set("client.id", format!("deadletter-{role}"));

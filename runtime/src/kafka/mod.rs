@@ -1,4 +1,21 @@
 //! Kafka: the only place that names rdkafka.
 
 pub mod client;
+mod cluster;
+mod context;
+mod copy;
+mod embedded;
+mod inbox;
+mod list;
+mod producer;
 mod raw;
+pub mod shadow;
+pub mod source;
+pub mod topic_ids;
+pub mod topics;
+
+pub use cluster::Cluster;
+pub use embedded::Embedded;
+pub use producer::{DeliveryError, Producer};
+pub use shadow::ShadowReaders;
+pub use topic_ids::TopicIds;

@@ -1,1 +1,291 @@
-//! lane
+//! The owner of one assigned partition: its ledger, the batch in hand, its inbox. One task; everything that it waits
+//! for is one arm of one loop, so that an order to end is heard whatever else is going on.
+
+mod answer;
+mod ending;
+mod instances;
+mod limits;
+mod outbox;
+mod reads;
+mod tally;
+mod work;
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::mpsc,
+    time::{Instant as TokioInstant, sleep_until},
+};
+use tracing::{debug, error};
+
+use self::{
+    ending::Ended,
+    instances::Called,
+    limits::Pressure,
+    outbox::{Ack, Outbox},
+    reads::Reads,
+    work::{Request, Work},
+};
+pub use self::{
+    instances::Instances,
+    outbox::Destinations,
+    tally::{Tally, TallyBook},
+};
+use crate::{
+    config::Pipeline,
+    guest::{Call, Instance, Occasion},
+    kafka::{
+        ShadowReaders,
+        source::{Assigned, InHand, Order, Outlet, Progress},
+    },
+    ledger::{Ledger, Rejected},
+    message::TopicPartition,
+};
+
+/// Batches that wait for a lane, besides the one in hand.
+const INBOX: usize = 2;
+
+/// The bytes of emitted records that a lane keeps until they are acknowledged, before it judges on.
+const EMITTED_BYTES: usize = 4 << 20;
+
+/// Rejected offsets that wait for a shadow read, before a lane judges on: reading is slower than judging.
+const BACKLOG: u64 = 100_000;
+
+/// After a failed delivery or read, the next try waits this long.
+const BACK_OFF: Duration = Duration::from_secs(1);
+
+/// What the lanes of a pipeline share.
+pub struct Shared {
+    /// The pipeline's configuration.
+    pub pipeline: Pipeline,
+    /// The guest and its pool.
+    pub instances: Arc<Instances>,
+    /// Where its records go.
+    pub destinations: Arc<Destinations>,
+    /// The cluster's shadow readers.
+    pub shadow: ShadowReaders,
+    /// What the pipeline has done.
+    pub tally: TallyBook,
+}
+
+/// A call that is running. Dropping it drops the instance that runs it.
+struct Calling {
+    work: Work,
+    future: Pin<Box<dyn Future<Output = Called> + Send>>,
+}
+
+/// One partition while it is ours.
+pub struct Lane {
+    shared: Arc<Shared>,
+    source: TopicPartition,
+    born: Instant,
+    ledger: Ledger,
+    inbox: mpsc::Receiver<InHand>,
+    inbox_is_open: bool,
+    orders: mpsc::UnboundedReceiver<Order>,
+    progress: Arc<Progress>,
+    /// The instance of a guest that settles, between calls.
+    instance: Option<Instance>,
+    calling: Option<Calling>,
+    /// Work at which an instance was lost, to be given once more; with the `now` it was first given.
+    again: Option<(Work, i64)>,
+    next: Option<InHand>,
+    outbox: Outbox,
+    acks: mpsc::UnboundedReceiver<Ack>,
+    emitted_bytes: usize,
+    backlog: Rejected,
+    reads: Reads,
+    back_off_until: Option<Instant>,
+    settle_at: Option<Instant>,
+    last_call: Instant,
+    pressure: Option<Pressure>,
+    halted: bool,
+    ending: Option<ending::Ending>,
+}
+
+impl Lane {
+    /// Makes the lane of a partition that was just assigned and lets it run.
+    pub fn spawn(shared: &Arc<Shared>, assigned: Assigned) -> Outlet {
+        let (batches, inbox) = mpsc::channel(INBOX);
+        let (orders_sender, orders) = mpsc::unbounded_channel();
+        let progress = Arc::new(Progress::new(assigned.start));
+        let source = assigned.source.clone();
+        let (outbox, acks) = Outbox::new(Arc::clone(&shared.destinations), assigned.source.clone());
+        let lane = Self {
+            shared: Arc::clone(shared),
+            source: assigned.source,
+            born: Instant::now(),
+            ledger: Ledger::new(assigned.start),
+            inbox,
+            inbox_is_open: true,
+            orders,
+            progress: Arc::clone(&progress),
+            instance: None,
+            calling: None,
+            again: None,
+            next: None,
+            outbox,
+            acks,
+            emitted_bytes: 0,
+            backlog: Rejected::default(),
+            reads: Reads::new(shared.shadow.clone(), source, assigned.topic_id),
+            back_off_until: None,
+            settle_at: None,
+            last_call: Instant::now(),
+            pressure: None,
+            halted: false,
+            ending: None,
+        };
+        tokio::spawn(lane.run());
+        Outlet { batches, orders: orders_sender, progress }
+    }
+
+    async fn run(mut self) {
+        let ended = loop {
+            self.begin_call();
+            self.begin_reads();
+            self.progress.publish(self.ledger.committable());
+            if let Some(ended) = self.ended() {
+                break ended;
+            }
+            let wants_batch = self.wants_batch();
+            let may_read = self.may_read();
+            let may_send = !self.outbox.is_empty() && !self.is_backing_off();
+            let wake = TokioInstant::from_std(self.wake());
+            tokio::select! {
+                biased;
+                order = self.orders.recv() => match order {
+                    Some(order) => self.obey(order),
+                    None => break Ended::Abandoned,
+                },
+                Some(ack) = self.acks.recv() => self.heard(ack),
+                called = finish(&mut self.calling) => self.answered(called),
+                read = self.reads.next(), if may_read => self.have_read(read),
+                () = self.outbox.send_all(), if may_send => {}
+                in_hand = self.inbox.recv(), if wants_batch => {
+                    self.inbox_is_open = in_hand.is_some();
+                    self.next = in_hand;
+                }
+                () = sleep_until(wake) => self.look_at_the_clock(),
+            }
+        };
+        debug!(partition = %self.source, committable = %self.ledger.committable(), ?ended, "Lane ended");
+        if let Some(ending) = self.ending {
+            // A source that waits no more has given the partition up.
+            drop(ending.done.send((self.source, self.ledger.committable())));
+        }
+    }
+
+    /// Time on the ledger's clock.
+    fn now(&self) -> Duration {
+        self.born.elapsed()
+    }
+
+    /// Whether the guest may be given more messages.
+    fn may_judge(&self) -> bool {
+        !self.halted
+            && self.calling.is_none()
+            && self.again.is_none()
+            && self.ledger.lost().is_empty()
+            && self.outbox.is_empty()
+            && self.emitted_bytes < EMITTED_BYTES
+            && self.backlog.len() < BACKLOG
+    }
+
+    fn wants_batch(&self) -> bool {
+        self.inbox_is_open && self.next.is_none() && self.pressure.is_none() && self.may_judge()
+    }
+
+    /// Begins the call that is due, if one is.
+    fn begin_call(&mut self) {
+        if self.calling.is_some() || self.halted {
+            return;
+        }
+        let again = self.again.is_some();
+        let Some((work, now)) = self.due_work() else { return };
+        match &work {
+            Work::Batch(in_hand) if again => self.ledger.redelivered(in_hand.batch.offsets()),
+            Work::Batch(in_hand) => {
+                let batch = &in_hand.batch;
+                self.ledger.deliver(batch.offsets(), batch.leader_epochs(), self.born.elapsed());
+                self.shared.tally.add(|tally| tally.delivered += batch.len() as u64);
+            }
+            Work::Redelivery(in_hand) => {
+                self.ledger.redelivered(in_hand.batch.offsets());
+                self.shared.tally.add(|tally| tally.redelivered += in_hand.batch.len() as u64);
+            }
+            Work::Settle(_) => {}
+        }
+        let request = Request { call: Call { source: self.source.clone(), now }, work: work.clone() };
+        let future = Box::pin(Arc::clone(&self.shared.instances).call(self.instance.take(), again, request));
+        self.calling = Some(Calling { work, future });
+    }
+
+    /// What the guest is to do next: first what a lost instance had open, then what it failed at, then what is new.
+    fn due_work(&mut self) -> Option<(Work, i64)> {
+        let now = outbox::now_millis();
+        if !self.is_revoked() {
+            if let Some(in_hand) = self.reads.take_redelivery() {
+                return Some((Work::Redelivery(in_hand), now));
+            }
+            if !self.to_redeliver().is_empty() {
+                return None;
+            }
+            if self.again.is_some() {
+                return self.again.clone();
+            }
+        }
+        // Before the next batch: under load there is always one.
+        if let Some(occasion) = self.due_occasion() {
+            return Some((Work::Settle(occasion), now));
+        }
+        Some((Work::Batch(self.next.take()?), now))
+    }
+
+    /// Whether and why the guest is to settle now.
+    fn due_occasion(&mut self) -> Option<Occasion> {
+        if !self.may_judge() || !self.shared.instances.are_owned() || self.ledger.open_count() == 0 {
+            return None;
+        }
+        if let Some(ending) = &mut self.ending
+            && !self.inbox_is_open
+        {
+            return ending.tell_last().then_some(Occasion::Last);
+        }
+        if let Some(pressure) = &mut self.pressure
+            && pressure.is_news()
+        {
+            return Some(Occasion::Pressure);
+        }
+        let due = self.settle_at.is_some_and(|at| at <= Instant::now());
+        due.then_some(if self.pressure.is_some() { Occasion::Pressure } else { Occasion::Tick })
+    }
+
+    /// No more is asked of the guest until the partition is assigned anew; what is settled is still committed.
+    fn halt(&mut self, why: &str) {
+        error!(partition = %self.source, committable = %self.ledger.committable(), "Paused: {why}");
+        self.halted = true;
+        self.instance = None;
+        self.again = None;
+        self.next = None;
+        self.shared.tally.add(|tally| _ = tally.halted.insert(self.source.clone(), why.to_owned()));
+    }
+}
+
+/// The end of the running call; never, while there is none.
+async fn finish(calling: &mut Option<Calling>) -> (Work, Called) {
+    match calling {
+        Some(running) => {
+            let called = (&mut running.future).await;
+            let work = running.work.clone();
+            *calling = None;
+            (work, called)
+        }
+        None => std::future::pending().await,
+    }
+}

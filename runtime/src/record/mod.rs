@@ -1,6 +1,11 @@
 //! The dead letter as a record: headers, payload or stub.
 
+mod dead_letter;
+mod dialect;
+
 use std::borrow::Cow;
+
+pub use dead_letter::{Content, DeadLetter, Missing, Origin};
 
 /// A record to be produced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

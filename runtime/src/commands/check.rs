@@ -1,0 +1,61 @@
+//! `deadletter check`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Failure, block_on, compiler, print, style::GOOD};
+use crate::{
+    config::{Brokers, Config},
+    guest::{Guest, Setup},
+    kafka::topics,
+};
+
+/// Checks a configuration.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  deadletter check orders.toml\n  deadletter check --offline orders.toml")]
+pub struct Check {
+    /// The configuration, a TOML file.
+    config: PathBuf,
+    /// Leave out what needs the network: the topics.
+    #[arg(long)]
+    offline: bool,
+}
+
+impl Check {
+    pub(super) fn execute(self) -> Result<(), Failure> {
+        let config = Config::load(&self.config)?;
+        good("configuration", &self.config.display().to_string())?;
+        block_on(modules(&config))??;
+        if self.offline { Ok(()) } else { block_on(topics(&config))? }
+    }
+}
+
+/// Loads each pipeline's module as `run` does: an instance is made, and takes the settings.
+async fn modules(config: &Config) -> Result<(), Failure> {
+    let compiler = compiler()?;
+    for pipeline in config.pipelines.values() {
+        let guest = Guest::load(Setup::from(pipeline), &compiler).await?;
+        let settles = if guest.settles() { ", settles" } else { "" };
+        let module = pipeline.guest.module.display();
+        good("module", &format!("{module} of {} ({}{settles})", pipeline.name, guest.digest()))?;
+    }
+    Ok(())
+}
+
+/// Looks at each pipeline's topics as `run` does, and makes none.
+async fn topics(config: &Config) -> Result<(), Failure> {
+    let Brokers::Servers(servers) = &config.kafka.brokers else {
+        return good("topics", "left out: the embedded broker is made with them");
+    };
+    for (name, pipeline) in &config.pipelines {
+        for (topic, found) in topics::check(&config.kafka, servers, pipeline).await?.topics {
+            good("topic", &format!("{topic} of {name} ({} partitions)", found.partitions))?;
+        }
+    }
+    Ok(())
+}
+
+fn good(what: &str, name: &str) -> Result<(), Failure> {
+    print(&format!("{GOOD}ok{GOOD:#} {what} {name}\n"))
+}

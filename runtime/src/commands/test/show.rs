@@ -1,0 +1,78 @@
+//! The report for people: tables on a terminal, lines in a pipe.
+
+use std::io::{self, IsTerminal};
+
+use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
+use similar::{ChangeTag, TextDiff};
+
+use super::report::Report;
+use crate::commands::{
+    Failure, print,
+    style::{BAD, GOOD},
+};
+
+/// Lines of agreement around a difference.
+const CONTEXT: usize = 2;
+
+/// Prints a report.
+pub(super) fn report(report: &Report) -> Result<(), Failure> {
+    if io::stdout().is_terminal() {
+        return print(&tables(report));
+    }
+    print(&report.lines())?;
+    for log in &report.logs {
+        anstream::eprintln!("log {} {} {}", log.level, log.from, log.message);
+    }
+    anstream::eprintln!("{}", report.summary());
+    Ok(())
+}
+
+fn tables(report: &Report) -> String {
+    let verdicts = report.rows().into_iter().map(|row| {
+        let offsets = row.offsets();
+        let words = [row.route, row.code, row.reason].map(Option::unwrap_or_default);
+        let [route, code, reason] = words;
+        [offsets, row.outcome.to_owned(), route, code, reason, row.when.to_string()]
+    });
+    let mut text = table(["offsets", "verdict", "route", "code", "reason", "when"], verdicts);
+    let emits = report.emits.iter().map(|emit| [emit.output.clone(), emit.text()]);
+    text += &table(["output", "record"], emits);
+    let logs = report.logs.iter().map(|log| [log.level.clone(), log.from.clone(), log.message.clone()]);
+    text += &table(["level", "from", "log"], logs);
+    let failure = report.failure.as_ref().map(|failure| format!("{BAD}failure{BAD:#} {failure}\n"));
+    text + &failure.unwrap_or_default() + &report.summary() + "\n"
+}
+
+/// Nothing for no rows.
+fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
+    // A terminal that does not know its width says 0.
+    if table.width().is_some_and(|width| width > 0) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
+    table.add_rows(rows.map(|row| row.map(|cell| harmless(&cell))));
+    if table.is_empty() { String::new() } else { format!("{table}\n") }
+}
+
+/// A guest's text must not control the terminal.
+fn harmless(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
+}
+
+/// Prints where two texts differ, line by line.
+pub(super) fn difference(expected: &str, got: &str) -> Result<(), Failure> {
+    let difference = TextDiff::from_lines(expected, got);
+    let groups = difference.grouped_ops(CONTEXT);
+    let changes = groups.iter().flatten().flat_map(|operation| difference.iter_changes(operation));
+    let lines = changes.map(|change| {
+        let line = change.value().trim_end_matches('\n');
+        match change.tag() {
+            ChangeTag::Equal => format!("  {line}\n"),
+            ChangeTag::Delete => format!("{BAD}- {line}{BAD:#}\n"),
+            ChangeTag::Insert => format!("{GOOD}+ {line}{GOOD:#}\n"),
+        }
+    });
+    let lines: String = lines.collect();
+    print(&format!("{BAD}- expected{BAD:#}\n{GOOD}+ got{GOOD:#}\n{lines}"))
+}

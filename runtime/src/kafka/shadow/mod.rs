@@ -1,0 +1,141 @@
+//! Shadow readers: re-read any message from the log by partition and offset, through clients that join no group.
+//!
+//! A partition belongs to one reader thread, which serves requests in turns. `plan` decides what one positioning serves,
+//! `threshold` from what was measured up to which gap to read through, `turn` makes answers of what comes.
+
+mod answers;
+mod counts;
+mod cursor;
+mod identity;
+mod plan;
+mod reader;
+mod readings;
+mod threshold;
+mod turn;
+
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{Arc, OnceLock},
+    thread,
+};
+
+use self::{
+    counts::Counters,
+    reader::{Reader, Request},
+};
+pub use self::{counts::Counts, identity::Identity, readings::Readings};
+use super::{inbox, topic_ids::TopicIds};
+use crate::{
+    config::Kafka,
+    message::{Batch, TopicPartition},
+    offset::Offset,
+};
+
+/// How much one turn may cost, so that nobody waits long for the next.
+const TURN_BYTES: usize = 1 << 20;
+/// Requests that a reader holds at most.
+const QUEUE: usize = 256;
+
+/// The shadow readers of a cluster. Cheap to clone; threads and clients start on first use, and clients are closed when
+/// idle.
+#[derive(Clone, Debug)]
+pub struct ShadowReaders(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kafka: Kafka,
+    servers: String,
+    topic_ids: TopicIds,
+    first: OnceLock<inbox::Sender<Request>>,
+    more: Vec<OnceLock<inbox::Sender<Request>>>,
+    counters: Arc<Counters>,
+}
+
+/// Offsets of one partition that are wanted again.
+#[derive(Clone, Debug)]
+pub struct Want {
+    source: TopicPartition,
+    identity: Arc<Identity>,
+    offsets: Vec<Offset>,
+    last: Offset,
+}
+
+impl Want {
+    /// `None` unless the offsets ascend and there is at least one. `identity` is that of what was delivered there.
+    pub fn new(source: TopicPartition, identity: Arc<Identity>, offsets: Vec<Offset>) -> Option<Self> {
+        let ascends = offsets.is_sorted_by(|before, after| before < after);
+        let last = *offsets.last().filter(|_| ascends)?;
+        Some(Self { source, identity, offsets, last })
+    }
+}
+
+/// The answers of one turn, about 1 MiB at most: each wanted offset behind the turn before, up to `through`, is in
+/// exactly one of `found` and `missing`.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The messages, as they were delivered.
+    pub found: Batch,
+    /// What is not to be had any more, ascending.
+    pub missing: Vec<(Offset, Missing)>,
+    /// The last offset that is answered.
+    pub through: Offset,
+}
+
+/// Why a message is not to be had any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Missing {
+    /// Below the log's lowest offset: taken by retention, or deleted.
+    Expired,
+    /// Not in the log: compacted away, cut off by an unclean election, or never a message.
+    Absent,
+    /// The topic was deleted, and perhaps made again, or the log was rewritten: what is there now is another message.
+    Replaced,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// Not within the configured deadline. Nothing is known of the messages: ask again.
+    #[error("the brokers did not answer a shadow read within its deadline")]
+    Deadline,
+    /// The reader has ended.
+    #[error("the shadow reader has ended")]
+    Closed,
+}
+
+impl ShadowReaders {
+    /// Connects to nothing yet.
+    pub fn new(kafka: &Kafka, servers: &str, topic_ids: TopicIds) -> Self {
+        let more = std::iter::repeat_with(OnceLock::new).take(kafka.shadow.readers.saturating_sub(1)).collect();
+        let (kafka, servers) = (kafka.clone(), servers.to_owned());
+        Self(Arc::new(Inner { kafka, servers, topic_ids, first: OnceLock::new(), more, counters: Arc::default() }))
+    }
+
+    /// Reads what is wanted, lazily: see [`Readings::next`].
+    pub fn read(&self, want: Want) -> Readings {
+        Readings::new(self.clone(), want)
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> Counts {
+        self.0.counters.counts()
+    }
+
+    /// A partition always has the same reader, so that its next request goes on where the last one ended.
+    fn reader(&self, source: &TopicPartition) -> &inbox::Sender<Request> {
+        let mut hasher = DefaultHasher::new();
+        source.topic.hash(&mut hasher);
+        let spread = hasher.finish().wrapping_add(u64::from(source.partition.cast_unsigned()));
+        let count = self.0.more.len() as u64 + 1;
+        let index = usize::try_from(spread % count).unwrap_or_default();
+        let slot = index.checked_sub(1).and_then(|index| self.0.more.get(index)).unwrap_or(&self.0.first);
+        slot.get_or_init(|| {
+            let (sender, receiver) = inbox::channel(QUEUE);
+            let reader = Reader::new(&self.0.kafka, &self.0.servers, receiver, Arc::clone(&self.0.counters));
+            if let Err(error) = thread::Builder::new().name(format!("shadow-{index}")).spawn(move || reader.run()) {
+                tracing::error!("cannot start a shadow reader: {error}");
+            }
+            sender
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! What the client tells the main consumer's thread from inside of a poll.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use rdkafka::{
+    ClientContext, TopicPartitionList,
+    config::RDKafkaLogLevel,
+    consumer::{BaseConsumer, Consumer, ConsumerContext},
+    error::{KafkaError, KafkaResult},
+    types::RDKafkaRespErr,
+};
+use tracing::{debug, warn};
+
+use crate::kafka::context;
+
+/// Rebalances as the client announces them; the thread carries them out right after the poll that brought them.
+#[derive(Default)]
+pub(super) struct Rebalances {
+    pub(super) announced: Mutex<VecDeque<(RDKafkaRespErr, TopicPartitionList)>>,
+    /// A commit failed since the last one was sent.
+    pub(super) uncommitted: AtomicBool,
+    /// Nobody carries out rebalances any more.
+    pub(super) closing: AtomicBool,
+}
+
+impl ClientContext for Rebalances {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        context::log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        debug!(%error, reason, "Kafka client");
+    }
+}
+
+impl ConsumerContext for Rebalances {
+    fn rebalance(&self, consumer: &BaseConsumer<Self>, error: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
+        if self.closing.load(Ordering::Acquire) {
+            // Closing waits for an answer, and there is nobody left to give one.
+            if let Err(error) = consumer.unassign() {
+                debug!(%error, "Cannot unassign while closing");
+            }
+            return;
+        }
+        self.announced.lock().unwrap_or_else(PoisonError::into_inner).push_back((error, partitions.clone()));
+    }
+
+    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
+        if let Err(error) = result {
+            warn!(%error, "A commit failed; it is tried again");
+            self.uncommitted.store(true, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The main consumer of a pipeline: a group member on a thread of its own. It copies each message once, into the
+//! batch of its lane, commits what the lanes say may be committed, and runs every rebalance.
+
+mod commit;
+mod context;
+mod drain;
+mod errors;
+mod rebalance;
+mod slot;
+mod thread;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+        mpsc as std_mpsc,
+    },
+    time::{Duration, Instant},
+};
+
+use serde::{Serialize, Serializer};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::topic_ids::TopicId;
+use crate::{
+    message::{Batch, TopicPartition},
+    offset::NextOffset,
+};
+
+pub use thread::{Source, SpawnLane, Stopped};
+
+/// A partition that was just assigned.
+pub struct Assigned {
+    /// Which.
+    pub source: TopicPartition,
+    /// From where it is read.
+    pub start: NextOffset,
+    /// The id of its topic; `None` where the broker cannot say.
+    pub topic_id: Option<TopicId>,
+}
+
+/// The source's end of a lane. Dropping `batches` tells the lane that no more come.
+pub struct Outlet {
+    /// Batches that wait; the lane's inbox.
+    pub batches: mpsc::Sender<InHand>,
+    /// Orders to end.
+    pub orders: mpsc::UnboundedSender<Order>,
+    /// What the lane has got to.
+    pub progress: Arc<Progress>,
+}
+
+/// A batch, and its share of the bytes that a pipeline may have in hand. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct InHand {
+    /// The messages.
+    pub batch: Arc<Batch>,
+    /// Given back when the last clone is dropped; `None` for messages that a shadow reader read again.
+    pub share: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+/// How a lane ends.
+pub enum Order {
+    /// The process stops: judge what is in the inbox, settle, get every dead letter acknowledged; by then at the latest.
+    Drain(Ending),
+    /// The partition goes to another member: judge nothing more, settle, have what was sent acknowledged.
+    Revoke(Ending),
+    /// The partition is another member's already: drop everything.
+    Lost(Ending),
+}
+
+/// By when a lane ends, and how it says that it has.
+pub struct Ending {
+    /// The end is then, finished or not.
+    pub by: Instant,
+    /// Gets the lane's last committable position. Dropped unused, it says that the lane is gone.
+    pub done: std_mpsc::Sender<(TopicPartition, NextOffset)>,
+}
+
+/// What a lane tells the source while it works.
+#[derive(Debug)]
+pub struct Progress {
+    committable: AtomicI64,
+}
+
+impl Progress {
+    /// Nothing yet: committable is where the partition starts.
+    pub fn new(start: NextOffset) -> Self {
+        Self { committable: AtomicI64::new(start.get()) }
+    }
+
+    /// Says up to where everything is settled.
+    pub fn publish(&self, committable: NextOffset) {
+        self.committable.store(committable.get(), Ordering::Release);
+    }
+
+    /// Up to where everything is settled.
+    pub fn committable(&self) -> NextOffset {
+        NextOffset::new(self.committable.load(Ordering::Acquire)).unwrap_or_default()
+    }
+}
+
+/// Counts of what the source did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SourceCounts {
+    /// Messages copied into batches.
+    pub delivered: u64,
+    /// Rebalances: assignments and revocations.
+    pub rebalances: u64,
+    /// The longest time that one of them stopped the consumer.
+    #[serde(serialize_with = "humantime_serde::serialize")]
+    pub longest_rebalance: Duration,
+    /// Times a partition was paused because its lane was full.
+    pub pauses: u64,
+    /// The last committed position of each partition that was assigned at some time.
+    #[serde(serialize_with = "by_name")]
+    pub committed: BTreeMap<TopicPartition, NextOffset>,
+}
+
+fn by_name<S: Serializer>(committed: &BTreeMap<TopicPartition, NextOffset>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(committed.iter().map(|(source, position)| (source.to_string(), position.get())))
+}

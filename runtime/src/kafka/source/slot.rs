@@ -1,0 +1,233 @@
+//! One assigned partition as the source sees it: the batch that grows, and whether the lane has room.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rdkafka::message::BorrowedMessage;
+use tokio::{
+    runtime::Handle,
+    sync::{
+        Semaphore,
+        mpsc::{self, error::TrySendError},
+    },
+};
+
+use super::{InHand, Order, Outlet, Progress};
+use crate::{
+    config::BatchLimits,
+    kafka::copy,
+    message::{Batch, TopicPartition},
+    offset::{NextOffset, Offset},
+};
+
+/// How long the whole source waits for one full lane before it pauses that partition. A pause throws the prefetched
+/// messages away, so a lane that is only a little behind is better waited for; one that is slow is not, since the
+/// others wait with it.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// After a pause a lane is known to be slow, and gets no patience for this long.
+const SLOW_FOR: Duration = Duration::from_secs(1);
+
+/// The inbox of a lane has this much room again before a paused partition is resumed.
+const ROOM_TO_RESUME: usize = 1;
+
+pub(super) struct Slot {
+    pub(super) source: TopicPartition,
+    pub(super) progress: Arc<Progress>,
+    orders: mpsc::UnboundedSender<Order>,
+    /// `None` once the lane was told that no more come.
+    batches: Option<mpsc::Sender<InHand>>,
+    /// The offset of the next message to take; anything lower is stale.
+    pub(super) next: NextOffset,
+    /// The position in the last commit that was sent.
+    pub(super) committed: Option<NextOffset>,
+    building: Batch,
+    since: Option<Instant>,
+    /// A batch for which there was no room: the partition is paused until it is handed over.
+    waiting: Option<Batch>,
+    slow_until: Option<Instant>,
+}
+
+/// What became of a batch that was to be handed over.
+#[derive(PartialEq, Eq)]
+pub(super) enum Handed {
+    /// The lane has it.
+    Over,
+    /// There is no room: pause the partition.
+    Full,
+    /// The lane is gone.
+    Gone,
+}
+
+impl Slot {
+    pub(super) fn new(source: TopicPartition, start: NextOffset, outlet: Outlet) -> Self {
+        let building = Batch::new(source.clone());
+        let Outlet { batches, orders, progress } = outlet;
+        Self {
+            source,
+            progress,
+            orders,
+            batches: Some(batches),
+            next: start,
+            committed: None,
+            building,
+            since: None,
+            waiting: None,
+            slow_until: None,
+        }
+    }
+
+    /// Tells the lane to end, with no more batches to come. What was not handed over is read again by whoever is next.
+    pub(super) fn end(&mut self, order: Order) {
+        self.batches = None;
+        self.waiting = None;
+        self.building = Batch::new(self.source.clone());
+        self.since = None;
+        // A lane that is gone already drops the order, and its sender with it: that is its answer.
+        drop(self.orders.send(order));
+    }
+
+    pub(super) fn is(&self, message: &BorrowedMessage<'_>) -> bool {
+        use rdkafka::Message as _;
+        self.source.partition == message.partition() && *self.source.topic == *message.topic()
+    }
+
+    /// Copies a message into the growing batch. `false` for one that is not wanted: stale, or of a paused partition
+    /// (it is read again on resume).
+    pub(super) fn push(&mut self, message: &BorrowedMessage<'_>) -> bool {
+        use rdkafka::Message as _;
+        let Some(offset) = Offset::new(message.offset()) else { return false };
+        if self.waiting.is_some() || NextOffset::from(offset) < self.next {
+            return false;
+        }
+        if self.building.is_empty() {
+            self.since = Some(Instant::now());
+        }
+        copy::push(&mut self.building, offset, message);
+        self.next = offset.next();
+        true
+    }
+
+    /// Whether adding this message would pass the limit on bytes.
+    pub(super) fn overflows(&self, message: &BorrowedMessage<'_>, limits: BatchLimits) -> bool {
+        !self.building.is_empty() && self.building.bytes() + message.key_len() + message.payload_len() > limits.bytes
+    }
+
+    pub(super) fn is_full(&self, limits: BatchLimits) -> bool {
+        self.building.len() >= limits.messages || self.building.bytes() >= limits.bytes
+    }
+
+    pub(super) fn is_due(&self, limits: BatchLimits, now: Instant) -> bool {
+        self.since.is_some_and(|since| now.duration_since(since) >= limits.wait)
+    }
+
+    pub(super) fn is_growing(&self) -> bool {
+        self.since.is_some()
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Closes the growing batch and hands it over, waiting a little for room unless the lane is known to be slow.
+    pub(super) fn hand_over(&mut self, budget: &Budget, runtime: &Handle) -> Handed {
+        if self.building.is_empty() {
+            return Handed::Over;
+        }
+        let batch = std::mem::replace(&mut self.building, Batch::new(self.source.clone()));
+        self.since = None;
+        let patience =
+            if self.slow_until.is_some_and(|until| Instant::now() < until) { Duration::ZERO } else { PATIENCE };
+        match self.send(batch, budget, Some((runtime, patience))) {
+            (Handed::Full, batch) => {
+                self.waiting = batch;
+                self.slow_until = Some(Instant::now() + SLOW_FOR);
+                Handed::Full
+            }
+            (handed, _) => handed,
+        }
+    }
+
+    /// Closes the growing batch only if there is room for it at once.
+    pub(super) fn hand_over_if_room(&mut self, budget: &Budget) -> Handed {
+        if self.room() == 0 {
+            return Handed::Full;
+        }
+        let batch = std::mem::replace(&mut self.building, Batch::new(self.source.clone()));
+        match self.send(batch, budget, None) {
+            (Handed::Full, Some(batch)) => {
+                self.building = batch;
+                Handed::Full
+            }
+            (handed, _) => {
+                self.since = None;
+                handed
+            }
+        }
+    }
+
+    /// Hands over the batch for which the partition was paused, once the lane has caught up.
+    pub(super) fn retry(&mut self, budget: &Budget) -> Handed {
+        if self.room() < ROOM_TO_RESUME {
+            let gone = self.batches.as_ref().is_none_or(mpsc::Sender::is_closed);
+            return if gone { Handed::Gone } else { Handed::Full };
+        }
+        let Some(batch) = self.waiting.take() else { return Handed::Over };
+        let (handed, batch) = self.send(batch, budget, None);
+        self.waiting = batch;
+        handed
+    }
+
+    /// How many batches the lane would take at once.
+    fn room(&self) -> usize {
+        self.batches.as_ref().map_or(0, mpsc::Sender::capacity)
+    }
+
+    /// Hands over if there is room within the patience; gives the batch back if there is not.
+    fn send(&self, batch: Batch, budget: &Budget, patience: Option<(&Handle, Duration)>) -> (Handed, Option<Batch>) {
+        let Some(batches) = &self.batches else { return (Handed::Gone, None) };
+        let share = budget.share(&batch);
+        let at_once = match (batches.try_reserve(), Arc::clone(&budget.permits).try_acquire_many_owned(share)) {
+            (Err(TrySendError::Closed(())), _) => return (Handed::Gone, None),
+            (Ok(room), Ok(permit)) => Some((room, permit)),
+            _ => None,
+        };
+        let in_time = at_once.or_else(|| {
+            let (runtime, patience) = patience.filter(|(_, patience)| !patience.is_zero())?;
+            let both = async {
+                let permit = Arc::clone(&budget.permits).acquire_many_owned(share).await.ok()?;
+                Some((batches.reserve().await.ok()?, permit))
+            };
+            runtime.block_on(async { tokio::time::timeout(patience, both).await }).ok().flatten()
+        });
+        match in_time {
+            Some((room, permit)) => {
+                room.send(InHand { batch: Arc::new(batch), share: Some(Arc::new(permit)) });
+                (Handed::Over, None)
+            }
+            None => (Handed::Full, Some(batch)),
+        }
+    }
+}
+
+/// The bytes that batches in hand may take, all lanes of a pipeline, counted in KiB.
+pub(super) struct Budget {
+    permits: Arc<Semaphore>,
+    total: u32,
+}
+
+impl Budget {
+    pub(super) fn new(bytes: usize) -> Self {
+        let total = u32::try_from(bytes / KIB).unwrap_or(u32::MAX).max(1);
+        Self { permits: Arc::new(Semaphore::new(total as usize)), total }
+    }
+
+    /// At least one, and never more than there are: a batch larger than the whole budget travels alone.
+    fn share(&self, batch: &Batch) -> u32 {
+        u32::try_from(batch.bytes().div_ceil(KIB)).unwrap_or(u32::MAX).clamp(1, self.total)
+    }
+}
+
+const KIB: usize = 1024;

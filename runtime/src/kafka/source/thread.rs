@@ -1,0 +1,254 @@
+//! The thread of the main consumer.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow};
+use rdkafka::{
+    config::RDKafkaLogLevel,
+    consumer::{BaseConsumer, CommitMode, Consumer},
+    error::KafkaError,
+    message::BorrowedMessage,
+};
+use tokio::{runtime::Handle, sync::oneshot};
+use tracing::debug;
+
+use super::{
+    Assigned, Order, Outlet, SourceCounts,
+    context::Rebalances,
+    slot::{Budget, Handed, Slot},
+};
+use crate::{
+    config::Pipeline,
+    kafka::{Cluster, client, list},
+    message::TopicPartition,
+    offset::NextOffset,
+};
+
+/// How long a poll waits when nothing else is due. Bounds how late a shutdown is noticed.
+const IDLE_POLL: Duration = Duration::from_millis(20);
+
+/// The same while batches grow or partitions are paused: bounds how late they are handed over or resumed.
+pub(super) const BUSY_POLL: Duration = Duration::from_millis(2);
+
+/// Messages taken between two looks at the clock.
+const TAKEN_BETWEEN_CHORES: u32 = 256;
+
+/// How long a question to the broker may take.
+pub(super) const ASK: Duration = Duration::from_secs(5);
+
+/// Makes the lane of a partition that was assigned.
+pub type SpawnLane = Box<dyn FnMut(Assigned) -> Outlet + Send>;
+
+/// Why a source ended.
+#[derive(Debug)]
+pub enum Stopped {
+    /// It was asked to: drained, committed, left the group.
+    Drained,
+    /// It cannot go on.
+    Failed(anyhow::Error),
+}
+
+/// A running main consumer. Cheap to clone.
+#[derive(Clone)]
+pub struct Source {
+    drain: Arc<AtomicBool>,
+    counts: Arc<Mutex<SourceCounts>>,
+}
+
+impl Source {
+    /// Starts the thread and joins the group. `spawn` makes the lane of a partition that was assigned. What is
+    /// returned beside the source resolves when it has ended.
+    pub fn start(
+        cluster: &Cluster,
+        pipeline: &Pipeline,
+        spawn: SpawnLane,
+    ) -> Result<(Self, impl Future<Output = Stopped> + Send + use<>)> {
+        let consumer: BaseConsumer<Rebalances> = client::source(cluster.kafka(), cluster.servers(), pipeline)
+            .set_log_level(RDKafkaLogLevel::Warning)
+            .create_with_context(Rebalances::default())
+            .context("cannot make the main consumer")?;
+        let topics: Vec<&str> = pipeline.topics.iter().map(String::as_str).collect();
+        consumer.subscribe(&topics).with_context(|| format!("cannot subscribe to {topics:?}"))?;
+        let drain = Arc::new(AtomicBool::new(false));
+        let counts = Arc::new(Mutex::new(SourceCounts::default()));
+        let (ended, stopped) = oneshot::channel();
+        let mut thread = Thread {
+            consumer: Arc::new(consumer),
+            budget: Budget::new(pipeline.in_hand),
+            pipeline: pipeline.clone(),
+            runtime: Handle::current(),
+            spawn,
+            knows_topic_ids: !cluster.is_embedded(),
+            slots: Vec::new(),
+            drain: Arc::clone(&drain),
+            counts: Arc::clone(&counts),
+            poll_for: IDLE_POLL,
+            news: Vec::new(),
+        };
+        thread::Builder::new().name(format!("source-{}", pipeline.name)).spawn(move || {
+            let runtime = thread.runtime.clone();
+            let _spawns_lanes_on = runtime.enter();
+            // Said before the client is dropped, which may take its time. Nobody listens only when the process ends.
+            drop(ended.send(thread.run()));
+        })?;
+        let stopped =
+            async { stopped.await.unwrap_or_else(|_| Stopped::Failed(anyhow!("the main consumer's thread died"))) };
+        Ok((Self { drain, counts }, stopped))
+    }
+
+    /// Asks it to drain, within the pipeline's `shutdown` grace.
+    pub fn drain(&self) {
+        self.drain.store(true, Ordering::Release);
+    }
+
+    /// What it did so far.
+    pub fn counts(&self) -> SourceCounts {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+pub(super) struct Thread {
+    pub(super) consumer: Arc<BaseConsumer<Rebalances>>,
+    pub(super) pipeline: Pipeline,
+    pub(super) spawn: SpawnLane,
+    /// The embedded broker does not answer the question.
+    pub(super) knows_topic_ids: bool,
+    pub(super) slots: Vec<Slot>,
+    pub(super) counts: Arc<Mutex<SourceCounts>>,
+    budget: Budget,
+    runtime: Handle,
+    drain: Arc<AtomicBool>,
+    poll_for: Duration,
+    /// What was logged lately.
+    pub(super) news: Vec<(KafkaError, Instant)>,
+}
+
+impl Thread {
+    fn run(&mut self) -> Stopped {
+        let outcome = self.consume().and_then(|()| self.finish());
+        self.consumer.context().closing.store(true, Ordering::Release);
+        match outcome {
+            Ok(()) => Stopped::Drained,
+            Err(error) => {
+                self.end_lanes(&self.everything(), Order::Lost, Duration::from_millis(100));
+                Stopped::Failed(error)
+            }
+        }
+    }
+
+    /// Until a drain is asked for.
+    fn consume(&mut self) -> Result<()> {
+        let consumer = Arc::clone(&self.consumer);
+        let mut next_commit = Instant::now() + self.pipeline.commit;
+        // The slot of the message before: messages come in runs of one partition.
+        let mut current = 0;
+        let mut taken = 0;
+        while !self.drain.load(Ordering::Acquire) {
+            match consumer.poll(self.poll_for) {
+                Some(Ok(message)) => {
+                    self.take(&message, &mut current)?;
+                    taken += 1;
+                    if taken < TAKEN_BETWEEN_CHORES {
+                        continue;
+                    }
+                }
+                Some(Err(error)) => self.heard(error)?,
+                None => {}
+            }
+            taken = 0;
+            self.carry_out_rebalances()?;
+            self.look_after_slots()?;
+            if Instant::now() >= next_commit {
+                self.commit(CommitMode::Async);
+                next_commit = Instant::now() + self.pipeline.commit;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, message: &BorrowedMessage<'_>, current: &mut usize) -> Result<()> {
+        if !self.slots.get(*current).is_some_and(|slot| slot.is(message)) {
+            // A message of a partition that was just revoked has no slot.
+            let Some(found) = self.slots.iter().position(|slot| slot.is(message)) else { return Ok(()) };
+            *current = found;
+        }
+        let Some(slot) = self.slots.get_mut(*current) else { return Ok(()) };
+        let limits = self.pipeline.batch;
+        let mut handed = Handed::Over;
+        if slot.overflows(message, limits) {
+            handed = slot.hand_over(&self.budget, &self.runtime);
+        }
+        slot.push(message);
+        if slot.is_full(limits) {
+            handed = slot.hand_over(&self.budget, &self.runtime);
+        }
+        self.poll_for = BUSY_POLL;
+        let source = slot.source.clone();
+        match handed {
+            Handed::Over => Ok(()),
+            Handed::Gone => Err(lane_gone(&source)),
+            Handed::Full => self.pause(&source),
+        }
+    }
+
+    fn pause(&self, source: &TopicPartition) -> Result<()> {
+        debug!(partition = %source, "The lane is full: paused");
+        self.count(|counts| counts.pauses += 1);
+        self.consumer.pause(&list::of([source])).with_context(|| format!("cannot pause {source}"))
+    }
+
+    /// Hands over batches that have grown for long enough, and resumes partitions whose lane has caught up.
+    fn look_after_slots(&mut self) -> Result<()> {
+        let now = Instant::now();
+        self.poll_for = IDLE_POLL;
+        for slot in &mut self.slots {
+            let handed = if slot.is_paused() {
+                let handed = slot.retry(&self.budget);
+                if handed == Handed::Over {
+                    resume(&self.consumer, &slot.source, slot.next)?;
+                }
+                handed
+            } else if slot.is_due(self.pipeline.batch, now) {
+                slot.hand_over_if_room(&self.budget)
+            } else {
+                Handed::Over
+            };
+            if handed == Handed::Gone {
+                return Err(lane_gone(&slot.source));
+            }
+            if slot.is_paused() || slot.is_growing() {
+                self.poll_for = BUSY_POLL;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn everything(&self) -> Vec<TopicPartition> {
+        self.slots.iter().map(|slot| slot.source.clone()).collect()
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut SourceCounts)) {
+        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// `resume` alone may wait out a second of the client's; the seek wakes it (and sets the position that the pause lost).
+fn resume(consumer: &BaseConsumer<Rebalances>, source: &TopicPartition, position: NextOffset) -> Result<()> {
+    debug!(partition = %source, %position, "The lane caught up: resumed");
+    consumer.resume(&list::of([source])).with_context(|| format!("cannot resume {source}"))?;
+    consumer
+        .seek(&source.topic, source.partition, rdkafka::Offset::Offset(position.get()), ASK)
+        .with_context(|| format!("cannot seek {source} to {position}"))
+}
+
+fn lane_gone(source: &TopicPartition) -> anyhow::Error {
+    anyhow!("the lane of {source} died; nothing of it is committed that was not settled")
+}

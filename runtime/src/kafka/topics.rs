@@ -1,0 +1,88 @@
+//! Start-up checks of a pipeline's topics, and the making of missing ones, before anything is read or written.
+
+mod cluster;
+mod rules;
+
+use std::collections::BTreeMap;
+
+use cluster::Cluster;
+use rules::Found;
+
+use crate::config::{Kafka, Pipeline};
+
+/// What the checks found out: the topics of a pipeline by name.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    /// Sources, outputs and routes.
+    pub topics: BTreeMap<String, Topic>,
+}
+
+/// A topic that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// How many partitions it has.
+    pub partitions: i32,
+    /// Its `max.message.bytes`; `None` if the client may not know.
+    pub max_message_bytes: Option<u64>,
+}
+
+/// Checks that the topics exist and may be used as the pipeline wants to use them, and makes those that a route says to
+/// make. What is doubtful is logged as a warning; what cannot work is an error of one sentence.
+///
+/// `embedded` leaves out what the embedded broker cannot answer, and says so in the log.
+pub async fn prepare(kafka: &Kafka, servers: &str, pipeline: &Pipeline, embedded: bool) -> anyhow::Result<Checked> {
+    examine(kafka, servers, pipeline, embedded, true).await
+}
+
+/// The same, but makes nothing: a topic that a route says to make may be missing.
+pub async fn check(kafka: &Kafka, servers: &str, pipeline: &Pipeline) -> anyhow::Result<Checked> {
+    examine(kafka, servers, pipeline, false, false).await
+}
+
+async fn examine(
+    kafka: &Kafka,
+    servers: &str,
+    pipeline: &Pipeline,
+    embedded: bool,
+    makes: bool,
+) -> anyhow::Result<Checked> {
+    let cluster = Cluster::connect(kafka, servers, embedded)?;
+    let wanted = rules::wanted(pipeline);
+    let mut found = cluster.describe(&wanted).await?;
+    if embedded {
+        tracing::info!(
+            pipeline = pipeline.name,
+            "The embedded broker knows no permissions and no configuration of topics: of these, nothing is checked"
+        );
+    } else {
+        cluster.configure(&wanted, &mut found).await;
+        let (missing, existing): (Vec<_>, Vec<_>) = wanted.iter().copied().partition(|one| one.is_to_be_made(&found));
+        // Nothing is made for a pipeline that cannot run.
+        let warnings = rules::judge(pipeline, &existing, &found)?;
+        if !makes {
+            return Ok(Checked::new(&warnings, pipeline, found));
+        }
+        cluster.create(&missing, rules::largest_message(pipeline, &found), &mut found).await?;
+        cluster.configure(&missing, &mut found).await;
+    }
+    let warnings = rules::judge(pipeline, &wanted, &found)?;
+    Ok(Checked::new(&warnings, pipeline, found))
+}
+
+impl Checked {
+    fn new(warnings: &[String], pipeline: &Pipeline, found: BTreeMap<String, Found>) -> Self {
+        for warning in warnings {
+            tracing::warn!(pipeline = pipeline.name, "{warning}");
+        }
+        Self { topics: found.into_iter().filter_map(|(name, found)| Some((name, known(found)?))).collect() }
+    }
+}
+
+fn known(found: Found) -> Option<Topic> {
+    match found {
+        Found::Topic { partitions, configuration, .. } => {
+            Some(Topic { partitions, max_message_bytes: configuration.map(|known| known.max_message_bytes) })
+        }
+        Found::Missing | Found::Refused(_) => None,
+    }
+}

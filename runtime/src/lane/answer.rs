@@ -1,0 +1,173 @@
+//! What comes back to a lane: answers of its guest, words of the producer, messages that were read again.
+
+use std::{sync::Arc, time::Instant};
+
+use tracing::{error, warn};
+
+use super::{
+    Lane,
+    instances::Called,
+    outbox::{Ack, Body, Letter},
+    work::Work,
+};
+use crate::{
+    guest::Failure,
+    kafka::DeliveryError,
+    ledger::Applied,
+    offset::{Offset, OffsetSet},
+    record::Missing,
+    verdict::{Answer, Emit, Outcome, Rejection, Verdict},
+};
+
+impl Lane {
+    pub(super) fn answered(&mut self, (work, (instance, result)): (Work, Called)) {
+        self.last_call = Instant::now();
+        if matches!(work, Work::Settle(_)) {
+            self.settle_at = None;
+        }
+        match result {
+            Ok(answer) => {
+                self.instance = instance;
+                self.accept_answer(work, answer);
+            }
+            Err(failure) => self.failed(work, &failure),
+        }
+        self.watch_limits();
+    }
+
+    fn accept_answer(&mut self, work: Work, mut answer: Answer) {
+        self.name_known_routes(&mut answer.verdicts);
+        let batch = work.in_hand().map(|in_hand| in_hand.batch.offsets());
+        let checked = match self.ledger.check(&answer.verdicts, batch) {
+            Ok(checked) => checked,
+            Err(violation) => return self.failed(work, &Failure::contract(&violation.to_string())),
+        };
+        if let Some((outcome, range)) = checked.unsupported() {
+            let why = format!(
+                "the guest answered {} with `{outcome}` on offsets {range}, which this version does not do yet",
+                work.describe()
+            );
+            return self.halt(&why);
+        }
+        kill_point!("before-apply");
+        let applied = self.ledger.apply(checked, answer.emits.len());
+        self.again = None;
+        self.count(&applied);
+        self.dispatch(&work, applied, answer.emits);
+        if matches!(work, Work::Settle(_)) {
+            kill_point!("after-settle");
+        }
+        if self.ledger.open_count() == 0 {
+            self.instance.take_if(|instance| self.shared.instances.is_worn(instance));
+        }
+    }
+
+    /// A route that is not configured is the dead-letter route.
+    fn name_known_routes(&self, verdicts: &mut [Verdict]) {
+        for verdict in verdicts {
+            if let Outcome::Reject(rejection) = &mut verdict.outcome
+                && rejection.route.as_ref().is_some_and(|route| !self.shared.destinations.routes.contains_key(route))
+            {
+                Arc::make_mut(rejection).route = None;
+            }
+        }
+    }
+
+    fn count(&self, applied: &Applied) {
+        self.shared.tally.add(|tally| {
+            tally.accepted += applied.accepted;
+            tally.deferred += applied.deferred;
+            for (offsets, rejection) in &applied.rejected {
+                match tally.rejected.get_mut(&rejection.code) {
+                    Some(count) => *count += offsets.len(),
+                    None => _ = tally.rejected.insert(rejection.code.clone(), offsets.len()),
+                }
+            }
+        });
+    }
+
+    /// Sends what the batch in hand has, and notes what must be read again.
+    fn dispatch(&mut self, work: &Work, applied: Applied, emits: Vec<Emit>) {
+        for (mut offsets, rejection) in applied.rejected {
+            if let Some(in_hand) = work.in_hand() {
+                let held: OffsetSet = offsets.iter().filter(|offset| in_hand.batch.find(*offset).is_some()).collect();
+                for offset in held.iter() {
+                    let body = Body::Full(in_hand.clone());
+                    self.outbox.push_letter(Letter { offset, rejection: Arc::clone(&rejection), body });
+                }
+                offsets.subtract(&held);
+            }
+            if !offsets.is_empty() {
+                self.backlog.add(offsets, rejection);
+            }
+        }
+        if let Some(call) = applied.call {
+            for emit in emits {
+                self.emitted_bytes += emit.bytes();
+                self.outbox.push_emit(call, Arc::new(emit));
+            }
+        }
+    }
+
+    /// The instance is lost. The same work is given once more, after what else it had open; a second failure pauses.
+    fn failed(&mut self, work: Work, failure: &Failure) {
+        self.instance = None;
+        self.ledger.lose_instance();
+        self.shared.tally.add(|tally| *tally.failures.entry(failure.kind.to_string()).or_default() += 1);
+        if self.again.is_some() {
+            self.halt(&format!("the guest failed twice at {}: {failure}", work.describe()));
+            return;
+        }
+        warn!(partition = %self.source, call = work.describe(), %failure, "The guest failed; a fresh instance tries again");
+        if !self.is_revoked() {
+            self.again = Some((work, super::outbox::now_millis()));
+        }
+    }
+
+    pub(super) fn heard(&mut self, ack: Ack) {
+        match ack {
+            Ack::Letter(offset, _, Ok(())) => {
+                self.ledger.letter_acked(offset);
+                self.shared.tally.add(|tally| tally.dead_letters += 1);
+            }
+            Ack::Letter(offset, rejection, Err(DeliveryError::TooLarge)) => {
+                warn!(partition = %self.source, %offset, code = rejection.code, "The route's topic does not take a record of this size: a stub goes in its place");
+                self.push_stub(offset, rejection, Missing::TooLarge);
+            }
+            Ack::Letter(offset, rejection, Err(DeliveryError::Failed(why))) => {
+                self.delivery_failed(&why);
+                self.backlog.put_back(offset, rejection);
+            }
+            Ack::Emit(call, emit, Ok(())) => {
+                self.emitted_bytes -= emit.bytes();
+                self.ledger.emit_acked(call);
+                self.shared.tally.add(|tally| tally.emitted += 1);
+            }
+            Ack::Emit(_, emit, Err(DeliveryError::TooLarge)) => {
+                let why =
+                    format!("the topic of output `{}` does not take a record of {} bytes", emit.output, emit.bytes());
+                self.halt(&why);
+            }
+            Ack::Emit(call, emit, Err(DeliveryError::Failed(why))) => {
+                self.delivery_failed(&why);
+                self.outbox.push_emit(call, emit);
+            }
+        }
+    }
+
+    fn delivery_failed(&mut self, why: &str) {
+        self.shared.tally.add(|tally| tally.delivery_failures += 1);
+        let said = self.is_backing_off();
+        self.back_off();
+        if said {
+            return;
+        }
+        error!(partition = %self.source, committable = %self.ledger.committable(), "A record was not delivered, and is tried again; the commit waits: {why}");
+    }
+
+    /// A dead letter without the payload, which is gone or too large.
+    pub(super) fn push_stub(&mut self, offset: Offset, rejection: Arc<Rejection>, missing: Missing) {
+        self.shared.tally.add(|tally| *tally.stubs.entry(missing.status().to_owned()).or_default() += 1);
+        self.outbox.push_letter(Letter { offset, rejection, body: Body::Stub(missing) });
+    }
+}

@@ -1,0 +1,84 @@
+//! Instances of the guest: one of its own for each lane of a guest that settles, a pool for any other.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Semaphore;
+use tracing::debug;
+
+use super::work::Request;
+use crate::{
+    guest::{Failure, Guest, Instance},
+    verdict::Answer,
+};
+
+/// Above this share of its memory limit an instance is replaced, once nothing is open with it: a guest's memory never
+/// shrinks, and one that leaks is better replaced at a batch boundary than trapped in the middle of a batch.
+const HIGH_WATER: f64 = 0.75;
+
+/// The guest and its pool; shared by the lanes of a pipeline.
+pub struct Instances {
+    guest: Guest,
+    memory: usize,
+    idle: Mutex<Vec<Instance>>,
+    seats: Semaphore,
+}
+
+/// What came of a call: the answer, and the instance if it lives and is the lane's own.
+pub(super) type Called = (Option<Instance>, Result<Answer, Failure>);
+
+impl Instances {
+    /// No instance is made before the first call. `memory` is the limit of each in bytes.
+    pub fn new(guest: Guest, memory: usize, pooled: usize) -> Self {
+        Self { guest, memory, idle: Mutex::default(), seats: Semaphore::new(pooled) }
+    }
+
+    /// What the instances are of.
+    pub fn guest(&self) -> &Guest {
+        &self.guest
+    }
+
+    /// Whether each lane has an instance of its own.
+    pub(super) fn are_owned(&self) -> bool {
+        self.guest.settles()
+    }
+
+    /// Calls the lane's own instance, one of the pool, or a new one. Dropping the future drops the instance with it.
+    pub(super) async fn call(self: Arc<Self>, own: Option<Instance>, fresh: bool, request: Request) -> Called {
+        if self.are_owned() {
+            return self.call_on(own, request).await;
+        }
+        // Closed never: the semaphore lives as long as we do.
+        let _seat = self.seats.acquire().await;
+        let pooled = if fresh { None } else { self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() };
+        let (instance, result) = self.call_on(pooled, request).await;
+        if let Some(instance) = instance.filter(|instance| !self.is_worn(instance)) {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(instance);
+        }
+        (None, result)
+    }
+
+    /// Whether an instance should be replaced when nothing is open with it.
+    pub(super) fn is_worn(&self, instance: &Instance) -> bool {
+        #[allow(clippy::cast_precision_loss, reason = "a share of a memory limit")]
+        let worn = instance.memory() as f64 > self.memory as f64 * HIGH_WATER;
+        if worn {
+            debug!(memory = instance.memory(), limit = self.memory, "Instance at its high-water mark: replaced");
+        }
+        worn
+    }
+
+    async fn call_on(&self, instance: Option<Instance>, request: Request) -> Called {
+        let made = match instance {
+            Some(instance) => Ok(instance),
+            None => self.guest.instantiate(request.call.now).await,
+        };
+        let mut instance = match made {
+            Ok(instance) => instance,
+            Err(failure) => return (None, Err(failure)),
+        };
+        match request.run(&mut instance).await {
+            Ok(answer) => (Some(instance), Ok(answer)),
+            Err(failure) => (None, Err(failure)),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `kill -9`, at named points and at any moment, under the oracle.
+
+mod support;
+
+use std::{thread, time::Duration};
+
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use rustix::process::Signal;
+use support::{Oracle, Process, SOON, broker, runs};
+
+/// Where a process can be made to die.
+const POINTS: &[&str] =
+    &["producer-enqueued", "producer-acked", "before-commit", "after-commit", "before-apply", "after-settle"];
+
+/// A session that ends soon after its member died, so that the next one need not wait for it.
+const SHORT_SESSION: &str = r#"
+    [kafka.consumer]
+    "session.timeout.ms" = "1000"
+    "heartbeat.interval.ms" = "300"
+"#;
+
+#[test]
+fn nothing_is_lost_or_made_up_when_the_process_is_killed() {
+    let mut random = StdRng::seed_from_u64(3);
+    let mut oracle = Oracle::new(broker(), "crash", 3);
+    let kills = runs(20, 200);
+    for kill in 0..kills {
+        oracle.produce(600, kill);
+        // A slow acknowledgement: most kills find records that were sent and not acknowledged.
+        let linger = if kill % 2 == 0 { "5" } else { "300" };
+        let config = oracle.config("", &format!("{SHORT_SESSION}\n[kafka.producer]\n\"linger.ms\" = \"{linger}\""));
+        let mut process = if random.random_bool(0.5) {
+            let point = POINTS[random.random_range(0..POINTS.len())];
+            let after = random.random_range(0..40);
+            Process::start_with(&config, &[("FAILPOINTS", &format!("{point}={after}*off->return"))])
+        } else {
+            Process::start(&config)
+        };
+        // The kill is what is tested, so the moment is any.
+        thread::sleep(Duration::from_millis(random.random_range(300..2500)));
+        process.signal(Signal::KILL);
+        process.wait(SOON);
+        oracle.check();
+    }
+    let _process = Process::start(&oracle.config("", SHORT_SESSION));
+    let verdicts = oracle.check_end(4 * SOON);
+    println!("{kills} kills: {verdicts:?}");
+}
