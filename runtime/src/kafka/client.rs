@@ -107,9 +107,12 @@ pub enum Width {
 
 /// A client of a shadow reader: finds exactly what the main consumer was handed, waits for nothing, commits nothing.
 pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
-    let (fetch_bytes, queued_messages) = match width {
-        Width::Lean => ("65536", "1"),
-        Width::Wide => ("524288", "1000"),
+    // With its queue full, a client waits `fetch.queue.backoff.ms` before it looks again. For the lean one, whose queue is
+    // full after each fetch, any wait would delay the next seek; but without one it spins, so it must be unassigned as soon
+    // as it is idle.
+    let (fetch_bytes, queued_messages, backoff) = match width {
+        Width::Lean => ("65536", "1", "0"),
+        Width::Wide => ("524288", "1000", "1"),
     };
     let mut client = base(kafka, servers, "shadow", &[&kafka.consumer]);
     for group_only in ["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "client.rack"] {
@@ -129,8 +132,7 @@ pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
         .set("fetch.message.max.bytes", fetch_bytes)
         .set("queued.min.messages", queued_messages)
         .set("queued.max.messages.kbytes", "2048")
-        // With a low `queued.min.messages`, any back-off is waited out at each fetch.
-        .set("fetch.queue.backoff.ms", "0");
+        .set("fetch.queue.backoff.ms", backoff);
     client
 }
 

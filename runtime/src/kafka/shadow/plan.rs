@@ -37,45 +37,31 @@ fn gap(position: NextOffset, offset: Offset) -> Option<u64> {
     u64::try_from(offset.get().checked_sub(position.get())?).ok()
 }
 
-/// Where the two clients stand in the partition, if they do.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Positions {
-    pub(super) lean: Option<NextOffset>,
-    pub(super) wide: Option<NextOffset>,
-}
-
-/// The largest gaps that are read through.
+/// The largest gaps and runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reach {
-    /// The seek threshold, in offsets.
+    /// The seek threshold: the largest gap that is read through, in offsets.
     pub(super) threshold: u64,
-    /// Offsets that one fetch of the lean client brings: what lies further is read through by the wide one only.
+    /// The longest run that the lean client reads, in offsets.
     pub(super) lean: u64,
 }
 
 /// How a run is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The client goes on from where it stands.
-    Continue(Width),
-    /// The client is positioned at the run's first offset.
+    /// The wide client goes on from where it stands.
+    Continue,
+    /// A client is positioned at the run's first offset.
     Position(Width),
 }
 
-/// Chooses the client: whichever is near enough goes on; else the lean one for what one fetch of it covers, and the wide
-/// one, which reads ahead, for anything longer.
-pub(super) fn step(run: Run, at: Positions, reach: Reach) -> Step {
-    let near = |position: Option<NextOffset>, limit: u64| {
-        position.and_then(|position| gap(position, run.first)).filter(|gap| *gap <= limit)
-    };
-    let short = run.span() <= reach.lean;
-    let lean = near(at.lean, reach.lean.min(reach.threshold)).filter(|_| short);
-    match (lean, near(at.wide, reach.threshold)) {
-        (Some(lean), Some(wide)) if lean < wide => Step::Continue(Width::Lean),
-        (_, Some(_)) => Step::Continue(Width::Wide),
-        (Some(_), None) => Step::Continue(Width::Lean),
-        (None, None) if short => Step::Position(Width::Lean),
-        (None, None) => Step::Position(Width::Wide),
+/// Chooses the client: the wide one if it stands near enough; else the lean one for what one or two fetches of it cover,
+/// and the wide one, which reads ahead, for anything longer. (The lean one stands nowhere: it is let go after each turn.)
+pub(super) fn step(run: Run, wide: Option<NextOffset>, reach: Reach) -> Step {
+    match wide.and_then(|position| gap(position, run.first)) {
+        Some(gap) if gap <= reach.threshold => Step::Continue,
+        _ if run.span() <= reach.lean => Step::Position(Width::Lean),
+        _ => Step::Position(Width::Wide),
     }
 }
 
@@ -92,23 +78,22 @@ mod tests {
     }
 
     /// Follows the plan to its end on a log without holes: what was read, and the gaps that were read through.
-    fn follow(wanted: &[Offset], mut positions: Positions, reach: Reach) -> (Vec<Offset>, Vec<u64>) {
+    fn follow(wanted: &[Offset], mut wide: Option<NextOffset>, reach: Reach) -> (Vec<Offset>, Vec<u64>) {
         let (mut read, mut gaps, mut rest) = (Vec::new(), Vec::new(), wanted);
         while let Some(run) = Run::at_front(rest, reach.threshold) {
-            let step = step(run, positions, reach);
-            let (Step::Continue(width) | Step::Position(width)) = step;
-            let position = match width {
-                Width::Lean => &mut positions.lean,
-                Width::Wide => &mut positions.wide,
+            let step = step(run, wide, reach);
+            let mut position = match step {
+                Step::Continue => wide.unwrap(),
+                Step::Position(_) => run.first.into(),
             };
-            if matches!(step, Step::Position(_)) {
-                *position = Some(run.first.into());
-            }
             let count = rest.iter().take_while(|offset| **offset <= run.last).count();
             for &offset in &rest[..count] {
-                gaps.push(gap(position.unwrap(), offset).expect("never positioned behind what is wanted"));
+                gaps.push(gap(position, offset).expect("never positioned behind what is wanted"));
                 read.push(offset);
-                *position = Some(offset.next());
+                position = offset.next();
+            }
+            if step != Step::Position(Width::Lean) {
+                wide = Some(position);
             }
             rest = &rest[count..];
         }
@@ -119,14 +104,13 @@ mod tests {
         #[test]
         fn each_wanted_offset_is_read_once_in_order_and_no_gap_above_the_threshold_is_read_through(
             wanted in prop::collection::btree_set(0i64..5_000, 1..200),
-            lean in prop::option::of(0i64..5_000),
             wide in prop::option::of(0i64..5_000),
             threshold in 0u64..200,
             lean_reach in 0u64..200,
         ) {
             let wanted: Vec<_> = wanted.into_iter().map(at).collect();
-            let positions = Positions { lean: lean.and_then(NextOffset::new), wide: wide.and_then(NextOffset::new) };
-            let (read, gaps) = follow(&wanted, positions, Reach { threshold, lean: lean_reach });
+            let wide = wide.and_then(NextOffset::new);
+            let (read, gaps) = follow(&wanted, wide, Reach { threshold, lean: lean_reach });
             prop_assert_eq!(read, wanted);
             prop_assert!(gaps.iter().all(|gap| *gap <= threshold), "{:?}", gaps);
         }
@@ -149,26 +133,18 @@ mod tests {
     fn short_runs_are_lean_and_long_ones_wide() {
         let reach = Reach { threshold: 400, lean: 64 };
         let run = |first, last| Run { first: at(first), last: at(last) };
-        assert_eq!(step(run(10, 10), Positions::default(), reach), Step::Position(Width::Lean));
-        assert_eq!(step(run(10, 73), Positions::default(), reach), Step::Position(Width::Lean));
-        assert_eq!(step(run(10, 74), Positions::default(), reach), Step::Position(Width::Wide));
+        assert_eq!(step(run(10, 10), None, reach), Step::Position(Width::Lean));
+        assert_eq!(step(run(10, 73), None, reach), Step::Position(Width::Lean));
+        assert_eq!(step(run(10, 74), None, reach), Step::Position(Width::Wide));
     }
 
     #[test]
-    fn the_client_that_is_nearer_goes_on() {
+    fn the_wide_client_goes_on_up_to_the_threshold() {
         let reach = Reach { threshold: 400, lean: 64 };
         let run = Run { first: at(500), last: at(510) };
-        let stand = |lean, wide| Positions { lean: NextOffset::new(lean), wide: NextOffset::new(wide) };
-        assert_eq!(step(run, stand(490, 450), reach), Step::Continue(Width::Lean));
-        assert_eq!(step(run, stand(450, 490), reach), Step::Continue(Width::Wide));
-        assert_eq!(step(run, stand(501, 100), reach), Step::Continue(Width::Wide), "400 is not above the threshold");
-        assert_eq!(step(run, stand(501, 99), reach), Step::Position(Width::Lean));
-        assert_eq!(step(run, stand(400, 501), reach), Step::Position(Width::Lean), "beyond one lean fetch");
-        let long = Run { first: at(500), last: at(900) };
-        assert_eq!(
-            step(long, stand(500, 501), reach),
-            Step::Position(Width::Wide),
-            "the lean one is slow for long runs"
-        );
+        assert_eq!(step(run, NextOffset::new(500), reach), Step::Continue);
+        assert_eq!(step(run, NextOffset::new(100), reach), Step::Continue);
+        assert_eq!(step(run, NextOffset::new(99), reach), Step::Position(Width::Lean));
+        assert_eq!(step(run, NextOffset::new(501), reach), Step::Position(Width::Lean), "it never goes back");
     }
 }

@@ -17,7 +17,7 @@ use super::{
     Reading, Want,
     counts::Counters,
     cursor::Cursor,
-    plan::{self, Positions, Reach, Run, Step},
+    plan::{self, Reach, Run, Step},
     threshold::Costs,
     turn::{Measured, Stop, Turn},
 };
@@ -33,7 +33,7 @@ use crate::{
 
 /// How long a turn without an answer holds up others the first time; twice that the next time.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// After how long without work a reader's clients stop fetching, and after how long without use one is closed.
+/// After how long without work the wide client stops fetching, and after how long without use a client is closed.
 const REST: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_mins(1);
 /// How long to wait after a client could not be made.
@@ -127,7 +127,7 @@ impl Reader {
         while let Ok(request) = self.queue.next() {
             match request {
                 Some(request) => self.serve(request),
-                None => [&mut self.lean, &mut self.wide].into_iter().flatten().for_each(Cursor::rest),
+                None => self.wide.iter_mut().for_each(Cursor::rest),
             }
             for client in [&mut self.lean, &mut self.wide] {
                 if client.as_ref().is_some_and(|cursor| cursor.idle() > IDLE) {
@@ -150,6 +150,10 @@ impl Reader {
             request.item.patience *= 2;
             self.queue.waiting.push_back(request);
         }
+        // While it is assigned and not read from, it spins.
+        if let Some(lean) = &mut self.lean {
+            lean.rest();
+        }
     }
 
     fn turn(&mut self, request: &Request) -> Option<Served> {
@@ -168,8 +172,12 @@ impl Reader {
     /// Reads one run, or the part of it that the turn has bytes for.
     fn read(&mut self, turn: &mut Turn<'_>, run: Run, reach: Reach, request: &Request) -> Stop {
         let source = &request.job.want.source;
-        let step = plan::step(run, self.positions(source), reach);
-        let (Step::Continue(width) | Step::Position(width)) = step;
+        let wide = self.wide.as_ref().and_then(|cursor| cursor.position(source));
+        let step = plan::step(run, wide, reach);
+        let width = match step {
+            Step::Continue => Width::Wide,
+            Step::Position(width) => width,
+        };
         let client = match width {
             Width::Lean => &mut self.lean,
             Width::Wide => &mut self.wide,
@@ -211,11 +219,6 @@ impl Reader {
         let tells = width == Width::Wide && stretch.offsets >= TELLING_OFFSETS;
         stretch.took = stretch.took.filter(|_| tells);
         self.costs.read(source, stretch);
-    }
-
-    fn positions(&self, source: &TopicPartition) -> Positions {
-        let position = |client: &Option<Cursor>| client.as_ref().and_then(|cursor| cursor.position(source));
-        Positions { lean: position(&self.lean), wide: position(&self.wide) }
     }
 }
 

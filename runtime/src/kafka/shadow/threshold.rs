@@ -5,8 +5,8 @@ use std::{collections::HashMap, time::Duration};
 use super::{TURN_BYTES, plan::Reach};
 use crate::{config::SeekThreshold, message::TopicPartition};
 
-/// What one fetch of the lean client brings; as in `client::shadow`.
-const LEAN_FETCH_BYTES: f64 = 65_536.0;
+/// Two fetches of the lean client (as in `client::shadow`) take as long as the first one of the wide client.
+const LEAN_BYTES: f64 = 131_072.0;
 /// Before anything is measured: a broker nearby, and messages of 1 KiB.
 const POSITIONING: f64 = 400_000.0;
 const NANOS_PER_OFFSET: f64 = 1_500.0;
@@ -92,7 +92,7 @@ impl Costs {
             SeekThreshold::Bytes(size) => float(size) / bytes,
         };
         let turn = float(TURN_BYTES as u64) / bytes;
-        Reach { threshold: whole(threshold.min(turn)), lean: whole(LEAN_FETCH_BYTES / bytes).max(1) }
+        Reach { threshold: whole(threshold.min(turn)), lean: whole(LEAN_BYTES / bytes).max(1) }
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         let costs = measured(Duration::from_micros(300), Stretch { offsets: 1_000, bytes: 100_000, took });
         let reach = costs.reach(SeekThreshold::Auto, &source());
         assert!((149..=151).contains(&reach.threshold), "300 µs at 2 µs an offset, not {}", reach.threshold);
-        assert!((654..=656).contains(&reach.lean), "64 KiB at 100 bytes an offset, not {}", reach.lean);
+        assert!((1_309..=1_311).contains(&reach.lean), "128 KiB at 100 bytes an offset, not {}", reach.lean);
     }
 
     #[test]
