@@ -74,8 +74,6 @@ async fn main() {
         list[list.len() / 2]
     };
     println!("{}", json!({"ratio": "consecutive to bare", "median": median(|both| both.0), "target": 0.6}));
-        return;
-    }
     println!("{}", json!({"ratio": "every second to bare", "median": median(|both| both.1), "target": 0.3}));
     for _ in 0..ROUNDS {
         let plain = bench.plain_seeks();
