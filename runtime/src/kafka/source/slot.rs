@@ -45,9 +45,18 @@ pub(super) struct Slot {
     pub(super) committed: Option<NextOffset>,
     building: Batch,
     since: Option<Instant>,
-    /// A batch for which there was no room: the partition is paused until it is handed over.
-    waiting: Option<Batch>,
+    flow: Flow,
     slow_until: Option<Instant>,
+}
+
+/// Whether the partition's messages are taken. While they are not, what still comes is dropped, so that only a seek to
+/// `next` may end it.
+enum Flow {
+    Reading,
+    /// Paused, with a batch for which there was no room.
+    Paused(Box<Batch>),
+    /// The lane has caught up; the client has still to be told.
+    Resuming,
 }
 
 /// What became of a batch that was to be handed over.
@@ -74,7 +83,7 @@ impl Slot {
             committed: None,
             building,
             since: None,
-            waiting: None,
+            flow: Flow::Reading,
             slow_until: None,
         }
     }
@@ -82,7 +91,7 @@ impl Slot {
     /// Tells the lane to end, with no more batches to come. What was not handed over is read again by whoever is next.
     pub(super) fn end(&mut self, order: Order) {
         self.batches = None;
-        self.waiting = None;
+        self.flow = Flow::Reading;
         self.building = Batch::new(self.source.clone());
         self.since = None;
         // A lane that is gone already drops the order, and its sender with it: that is its answer.
@@ -99,7 +108,7 @@ impl Slot {
     pub(super) fn push(&mut self, message: &BorrowedMessage<'_>) -> bool {
         use rdkafka::Message as _;
         let Some(offset) = Offset::new(message.offset()) else { return false };
-        if self.waiting.is_some() || NextOffset::from(offset) < self.next {
+        if self.is_paused() || NextOffset::from(offset) < self.next {
             return false;
         }
         if self.building.is_empty() {
@@ -128,7 +137,17 @@ impl Slot {
     }
 
     pub(super) fn is_paused(&self) -> bool {
-        self.waiting.is_some()
+        !matches!(self.flow, Flow::Reading)
+    }
+
+    /// Whether the client may be told to go on at `next`.
+    pub(super) fn is_resuming(&self) -> bool {
+        matches!(self.flow, Flow::Resuming)
+    }
+
+    /// The client goes on at `next`.
+    pub(super) fn resumed(&mut self) {
+        self.flow = Flow::Reading;
     }
 
     /// Closes the growing batch and hands it over, waiting a little for room unless the lane is known to be slow.
@@ -141,8 +160,8 @@ impl Slot {
         let patience =
             if self.slow_until.is_some_and(|until| Instant::now() < until) { Duration::ZERO } else { PATIENCE };
         match self.send(batch, budget, Some((runtime, patience))) {
-            (Handed::Full, batch) => {
-                self.waiting = batch;
+            (Handed::Full, Some(batch)) => {
+                self.flow = Flow::Paused(Box::new(batch));
                 self.slow_until = Some(Instant::now() + SLOW_FOR);
                 Handed::Full
             }
@@ -174,9 +193,11 @@ impl Slot {
             let gone = self.batches.as_ref().is_none_or(mpsc::Sender::is_closed);
             return if gone { Handed::Gone } else { Handed::Full };
         }
-        let Some(batch) = self.waiting.take() else { return Handed::Over };
-        let (handed, batch) = self.send(batch, budget, None);
-        self.waiting = batch;
+        let Flow::Paused(batch) = std::mem::replace(&mut self.flow, Flow::Resuming) else { return Handed::Over };
+        let (handed, back) = self.send(*batch, budget, None);
+        if let Some(batch) = back {
+            self.flow = Flow::Paused(Box::new(batch));
+        }
         handed
     }
 

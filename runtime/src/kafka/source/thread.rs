@@ -14,11 +14,11 @@ use anyhow::{Context as _, Result, anyhow};
 use rdkafka::{
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, CommitMode, Consumer},
-    error::KafkaError,
+    error::{KafkaError, KafkaResult},
     message::BorrowedMessage,
 };
 use tokio::{runtime::Handle, sync::oneshot};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{
     Assigned, Order, Outlet, SourceCounts,
@@ -29,7 +29,6 @@ use crate::{
     config::Pipeline,
     kafka::{Cluster, client, list},
     message::TopicPartition,
-    offset::NextOffset,
 };
 
 /// How long a poll waits when nothing else is due. Bounds how late a shutdown is noticed.
@@ -211,11 +210,7 @@ impl Thread {
         self.poll_for = IDLE_POLL;
         for slot in &mut self.slots {
             let handed = if slot.is_paused() {
-                let handed = slot.retry(&self.budget);
-                if handed == Handed::Over {
-                    resume(&self.consumer, &slot.source, slot.next)?;
-                }
-                handed
+                slot.retry(&self.budget)
             } else if slot.is_due(self.pipeline.batch, now) {
                 slot.hand_over_if_room(&self.budget)
             } else {
@@ -223,6 +218,12 @@ impl Thread {
             };
             if handed == Handed::Gone {
                 return Err(lane_gone(&slot.source));
+            }
+            if slot.is_resuming() {
+                match resume(&self.consumer, slot) {
+                    Ok(()) => slot.resumed(),
+                    Err(error) => warn!(partition = %slot.source, %error, "Cannot resume yet; it is tried again"),
+                }
             }
             if slot.is_paused() || slot.is_growing() {
                 self.poll_for = BUSY_POLL;
@@ -241,12 +242,11 @@ impl Thread {
 }
 
 /// `resume` alone may wait out a second of the client's; the seek wakes it (and sets the position that the pause lost).
-fn resume(consumer: &BaseConsumer<Rebalances>, source: &TopicPartition, position: NextOffset) -> Result<()> {
-    debug!(partition = %source, %position, "The lane caught up: resumed");
-    consumer.resume(&list::of([source])).with_context(|| format!("cannot resume {source}"))?;
-    consumer
-        .seek(&source.topic, source.partition, rdkafka::Offset::Offset(position.get()), ASK)
-        .with_context(|| format!("cannot seek {source} to {position}"))
+fn resume(consumer: &BaseConsumer<Rebalances>, slot: &Slot) -> KafkaResult<()> {
+    debug!(partition = %slot.source, position = %slot.next, "The lane caught up: resumed");
+    consumer.resume(&list::of([&slot.source]))?;
+    let position = rdkafka::Offset::Offset(slot.next.get());
+    consumer.seek(&slot.source.topic, slot.source.partition, position, ASK)
 }
 
 fn lane_gone(source: &TopicPartition) -> anyhow::Error {
