@@ -8,9 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "support/guests.rs"]
-#[allow(dead_code, reason = "other tests use the rest of it")]
-mod guests;
+mod support;
 
 use std::{
     env, fs,
@@ -19,7 +17,7 @@ use std::{
 };
 
 use deadletter::guest::{Compiler, Guest, child_main};
-use guests::{judge, setup};
+use support::guests::{judge, setup};
 
 fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();

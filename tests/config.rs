@@ -1,22 +1,25 @@
 //! Bad configurations, each beside the message that it gets: `config/*.toml` and `*.err`. With `UPDATE_GOLDEN=1` the
 //! messages are written anew instead of compared.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "it is test code")]
+
+mod support;
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Output,
 };
 
+use support::{binary, guest, repository};
 use tempfile::TempDir;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/config")
+    repository().join("tests/config")
 }
 
 fn check(file: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deadletter"));
-    command.current_dir(folder()).args(["check", "--offline", file]);
+    let mut command = binary(["check", "--offline", file]);
+    command.current_dir(folder());
     command
         .env_remove("RUST_LOG")
         .env_remove("DEADLETTER_TEST_UNSET")
@@ -57,10 +60,8 @@ fn every_bad_configuration_gets_its_message() {
 
 #[test]
 fn a_good_configuration_is_checked_line_by_line() {
-    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/guests/testing-plain.wasm");
-    assert!(guest.exists(), "{} is not there: run `cargo xtask guests` first", guest.display());
     let temporary = TempDir::new().unwrap();
-    fs::copy(guest, temporary.path().join("guest.wasm")).unwrap();
+    fs::copy(guest("testing-plain"), temporary.path().join("guest.wasm")).unwrap();
     fs::copy(folder().join("good.toml"), temporary.path().join("good.toml")).unwrap();
     let output = check(&temporary.path().join("good.toml").display().to_string());
     let lines = String::from_utf8(output.stdout).unwrap();
@@ -75,7 +76,7 @@ fn a_good_configuration_is_checked_line_by_line() {
 #[test]
 fn a_usage_error_is_64_and_help_is_0() {
     let run = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_deadletter")).args(arguments).output().unwrap();
+        let output = binary(arguments).output().unwrap();
         (output.status.code(), !output.stdout.is_empty(), !output.stderr.is_empty())
     };
     assert_eq!(run(&["--help"]), (Some(0), true, false));

@@ -8,9 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "support/guests.rs"]
-#[allow(dead_code, reason = "other tests use the rest of it")]
-mod guests;
+mod support;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -18,7 +16,10 @@ use deadletter::{
     guest::{FailureKind, Occasion, Setup},
     verdict::{OffsetRange, Outcome},
 };
-use guests::{batch, call, instance, judge, load, odd_batch, rejection, setup};
+use support::{
+    guest,
+    guests::{batch, call, instance, judge, load, odd_batch, rejection, setup},
+};
 
 const ALL: [&str; 3] = ["testing-plain", "testing-lazy", "testing-mixed"];
 
@@ -207,7 +208,7 @@ async fn a_core_module_of_wasi_preview_1_gets_the_adapter() {
             (if (i64.ne (i64.load (i32.const 16)) (i64.mul (local.get 3) (i64.const 1000000))) (then unreachable))
             (i32.const 1024)))"#;
     let mut bytes = wat::parse_str(text).unwrap();
-    bytes.extend(descriptions(&std::fs::read(guests::module("testing-core")).unwrap()));
+    bytes.extend(descriptions(&std::fs::read(guest("testing-core")).unwrap()));
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, bytes).unwrap();
     let setup = Setup { module: file.path().to_owned(), ..setup("testing-core", &[]) };

@@ -8,14 +8,15 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "support/guests.rs"]
-#[allow(dead_code, reason = "other tests use the rest of it")]
-mod guests;
+mod support;
 
 use std::{fs, path::Path};
 
 use deadletter::guest::{Guest, Setup};
-use guests::{compiler, load, module, setup};
+use support::{
+    guest,
+    guests::{compiler, load, setup},
+};
 
 /// An empty component that exports interfaces of these names, and imports others.
 fn component(imports: &[&str], exports: &[&str]) -> Vec<u8> {
@@ -63,7 +64,7 @@ async fn a_module_that_is_too_large_is_not_read() {
 
 #[tokio::test]
 async fn every_prefix_of_a_guest_is_refused() {
-    let core = fs::read(module("testing-core")).unwrap();
+    let core = fs::read(guest("testing-core")).unwrap();
     let whole = component(&[], &["deadletter:processor/handler@0.1.0"]);
     for bytes in [&whole, &core] {
         let step = if bytes.len() < 4_096 { 1 } else { 97 };

@@ -8,14 +8,12 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "support/guests.rs"]
-#[allow(dead_code, reason = "other tests use the rest of it")]
-mod guests;
+mod support;
 
 use std::{fs, sync::Arc, time::Duration};
 
 use deadletter::guest::{Failure, FailureKind, Instance, Setup};
-use guests::{NOW, batch, call, instance, judge, load, rejection, setup};
+use support::guests::{NOW, batch, call, instance, judge, load, rejection, setup};
 
 /// A guest that may use 20 MiB and 200 ms.
 fn narrow(name: &str, mode: &str) -> Setup {

@@ -1,5 +1,7 @@
-//! Shadow reads on a real broker: `DEADLETTER_BROKER` names its bootstrap servers.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+//! Shadow reads on a real broker.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
+
+mod support;
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +13,7 @@ use std::{
 };
 
 use deadletter::{
-    config::{Brokers, Kafka, Properties, SeekThreshold, Shadow},
+    config::SeekThreshold,
     kafka::{
         ShadowReaders, TopicIds,
         shadow::{Identity, Missing, ReadError, Reading, Want},
@@ -20,55 +22,29 @@ use deadletter::{
     message::TopicPartition,
     offset::Offset,
 };
-use rdkafka::{
-    ClientConfig, Offset as Position, TopicPartitionList,
-    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
-    client::DefaultClientContext,
-    message::{Header, OwnedHeaders, ToBytes},
-    producer::{BaseProducer, BaseRecord, Producer as _},
-};
+use support::{Record, SOON, broker, kafka};
 
-/// How long anything may take on a busy machine before a test gives up.
-const PATIENCE: Duration = Duration::from_mins(1);
-
-fn servers() -> String {
-    std::env::var("DEADLETTER_BROKER").expect("DEADLETTER_BROKER must name the bootstrap servers of a real broker")
+fn shadow(seek_threshold: SeekThreshold) -> ShadowReaders {
+    shadow_within(SOON, seek_threshold)
 }
 
-fn kafka(readers: usize, seek_threshold: SeekThreshold) -> Kafka {
-    let shadow = Shadow { readers, seek_threshold, deadline: PATIENCE, group_id: "deadletter-shadow".into() };
-    let [common, consumer, producer] = [Properties::default(), Properties::default(), Properties::default()];
-    Kafka { brokers: Brokers::Servers(servers()), common, consumer, producer, shadow }
-}
-
-fn shadow(readers: usize, threshold: SeekThreshold) -> ShadowReaders {
-    let kafka = kafka(readers, threshold);
-    ShadowReaders::new(&kafka, &servers(), TopicIds::new(&kafka, &servers()))
-}
-
-fn admin() -> AdminClient<DefaultClientContext> {
-    ClientConfig::new().set("bootstrap.servers", servers()).create().unwrap()
+/// Readers with a deadline for each read.
+fn shadow_within(deadline: Duration, seek_threshold: SeekThreshold) -> ShadowReaders {
+    let servers = &broker().servers;
+    let mut kafka = kafka(servers);
+    (kafka.shadow.deadline, kafka.shadow.seek_threshold) = (deadline, seek_threshold);
+    ShadowReaders::new(&kafka, servers, TopicIds::new(&kafka, servers))
 }
 
 /// A topic of its own for each test.
 struct Topic(String);
 
 impl Topic {
-    async fn new(partitions: i32, config: &[(&str, &str)]) -> Self {
+    fn new(partitions: i32, config: &[(&str, &str)]) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let topic = Self(format!("shadow-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
-        topic.create(partitions, config).await;
+        let topic = Self(format!("shadow-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
+        broker().create_topic(&topic.0, partitions, config);
         topic
-    }
-
-    async fn create(&self, partitions: i32, config: &[(&str, &str)]) {
-        let mut new = NewTopic::new(&self.0, partitions, TopicReplication::Fixed(1));
-        new.config = config.to_vec();
-        admin().create_topics([&new], &AdminOptions::new()).await.unwrap().remove(0).unwrap();
-    }
-
-    async fn delete(&self) {
-        admin().delete_topics(&[&self.0], &AdminOptions::new()).await.unwrap().remove(0).unwrap();
     }
 
     fn source(&self, partition: i32) -> TopicPartition {
@@ -77,11 +53,9 @@ impl Topic {
 
     /// Produces payloads to a partition, in order.
     fn produce(&self, partition: i32, payloads: impl IntoIterator<Item: AsRef<[u8]>>) {
-        let producer: BaseProducer = producer(&[]);
-        for payload in payloads {
-            send(&producer, BaseRecord::<(), _>::to(&self.0).partition(partition).payload(payload.as_ref()));
-        }
-        producer.flush(PATIENCE).unwrap();
+        let record = |payload: &[u8]| Record { partition: Some(partition), ..payload_only(payload) };
+        let records: Vec<_> = payloads.into_iter().map(|payload| record(payload.as_ref())).collect();
+        broker().produce(&self.0, &records);
     }
 
     fn want(&self, identity: Identity, offsets: impl IntoIterator<Item = i64>) -> Want {
@@ -89,29 +63,16 @@ impl Topic {
     }
 
     async fn id(&self) -> TopicId {
-        let kafka = kafka(1, SeekThreshold::Auto);
-        match TopicIds::new(&kafka, &servers()).get(&self.0.as_str().into(), None).await.unwrap() {
+        let servers = &broker().servers;
+        match TopicIds::new(&kafka(servers), servers).get(&self.0.as_str().into(), None).await.unwrap() {
             Existence::Is(id) => id,
             other => panic!("a real broker knows topic ids, not {other:?}"),
         }
     }
 }
 
-fn producer(config: &[(&str, &str)]) -> BaseProducer {
-    let mut client = ClientConfig::new();
-    client.set("bootstrap.servers", servers()).set("enable.idempotence", "true").set("linger.ms", "5");
-    for (key, value) in config {
-        client.set(*key, *value);
-    }
-    client.create().unwrap()
-}
-
-fn send<K: ToBytes + ?Sized, P: ToBytes + ?Sized>(producer: &BaseProducer, record: BaseRecord<'_, K, P>) {
-    let mut record = record;
-    while let Err((_, back)) = producer.send(record) {
-        producer.poll(Duration::from_millis(5));
-        record = back;
-    }
+fn payload_only(payload: impl Into<Vec<u8>>) -> Record {
+    Record { payload: Some(payload.into()), ..Record::default() }
 }
 
 fn at(raw: i64) -> Offset {
@@ -145,7 +106,7 @@ fn missing(reading: &Reading) -> Vec<(i64, Missing)> {
 
 #[tokio::test]
 async fn whatever_the_offsets_and_the_threshold_what_is_read_is_what_was_produced() {
-    let topic = Topic::new(1, &[]).await;
+    let topic = Topic::new(1, &[]);
     let payload = |offset: i64| format!("{offset}:{}", "x".repeat(usize::try_from(offset * 7919 % 2_000).unwrap()));
     topic.produce(0, (0..5_000).map(payload));
     let mut random: Vec<i64> = (0..300).map(|n: i64| n * n * 7919 % 5_000).collect();
@@ -155,7 +116,7 @@ async fn whatever_the_offsets_and_the_threshold_what_is_read_is_what_was_produce
     let every_second: Vec<i64> = (1..5_000).step_by(2).collect();
     let identity = Identity::new(Some(topic.id().await));
     for threshold in [SeekThreshold::Auto, SeekThreshold::Offsets(0), SeekThreshold::Bytes(16 << 10)] {
-        let shadow = shadow(1, threshold);
+        let shadow = shadow(threshold);
         for wanted in [&consecutive, &every_second, &random] {
             let want = topic.want(identity.clone(), wanted.iter().copied());
             let readings = read_all(&shadow, want, wanted).await;
@@ -180,43 +141,38 @@ async fn whatever_the_offsets_and_the_threshold_what_is_read_is_what_was_produce
 
 #[tokio::test]
 async fn keys_payloads_headers_and_timestamps_come_back_as_they_were() {
-    let topic = Topic::new(1, &[]).await;
-    let producer = producer(&[]);
-    let headers = OwnedHeaders::new()
-        .insert(Header { key: "twice", value: Some("1") })
-        .insert(Header { key: "null", value: None::<&str> })
-        .insert(Header { key: "twice", value: Some(&[0u8, 255, 254][..]) })
-        .insert(Header { key: "", value: Some("") });
-    let record = BaseRecord::to(&topic.0).partition(0).key(&b"k\xff"[..]).payload(&b"\x00p"[..]).headers(headers);
-    send(&producer, record.timestamp(1_234_567));
-    send(&producer, BaseRecord::<(), ()>::to(&topic.0).partition(0).timestamp(7));
-    send(&producer, BaseRecord::to(&topic.0).partition(0).key("").payload("").timestamp(8));
-    producer.flush(PATIENCE).unwrap();
+    let topic = Topic::new(1, &[]);
+    let headers = [("twice", Some(&b"1"[..])), ("null", None), ("twice", Some(b"\x00\xff\xfe")), ("", Some(b""))];
+    let full = Record {
+        partition: Some(0),
+        timestamp: Some(1_234_567),
+        key: Some(b"k\xff".to_vec()),
+        payload: Some(b"\x00p".to_vec()),
+        headers: headers.map(|(name, value)| (name.to_owned(), value.map(<[u8]>::to_vec))).to_vec(),
+    };
+    let null = Record { timestamp: Some(7), ..Record::default() };
+    broker().produce(&topic.0, &[full, null, Record { timestamp: Some(8), ..Record::new("", "") }]);
 
-    let reading = read(&shadow(1, SeekThreshold::Auto), topic.want(Identity::default(), 0..3)).await;
+    let reading = read(&shadow(SeekThreshold::Auto), topic.want(Identity::default(), 0..3)).await;
     let messages: Vec<_> = reading.found.iter().collect();
     let [full, null, empty] = &messages[..] else { panic!("three messages, not {}", messages.len()) };
     assert_eq!((full.key, full.payload), (Some(&b"k\xff"[..]), Some(&b"\x00p"[..])));
     assert_eq!(full.timestamp.unwrap().millis(), 1_234_567);
     assert_eq!(full.leader_epoch, Some(0));
-    let headers: Vec<_> = full.headers().map(|header| (header.name, header.value)).collect();
-    let expected: [(&[u8], Option<&[u8]>); 4] =
-        [(b"twice", Some(b"1")), (b"null", None), (b"twice", Some(b"\x00\xff\xfe")), (b"", Some(b""))];
-    assert_eq!(headers, expected);
+    let read: Vec<_> = full.headers().map(|header| (header.name, header.value)).collect();
+    assert_eq!(read, headers.map(|(name, value)| (name.as_bytes(), value)));
     assert_eq!((null.key, null.payload, null.headers().len()), (None, None, 0));
     assert_eq!((empty.key, empty.payload), (Some(&b""[..]), Some(&b""[..])));
 }
 
 #[tokio::test]
 async fn deleted_records_are_expired_and_the_next_read_works() {
-    let topic = Topic::new(1, &[]).await;
+    let topic = Topic::new(1, &[]);
     topic.produce(0, (0..20).map(|n| n.to_string()));
-    let shadow = shadow(1, SeekThreshold::Auto);
+    let shadow = shadow(SeekThreshold::Auto);
     let before = read(&shadow, topic.want(Identity::default(), [3])).await;
     assert_eq!(before.found.offsets(), [3]);
-    let mut until = TopicPartitionList::new();
-    until.add_partition_offset(&topic.0, 0, Position::Offset(10)).unwrap();
-    admin().delete_records(&until, &AdminOptions::new()).await.unwrap();
+    broker().delete_records(&topic.0, 0, 10);
 
     let reading = read(&shadow, topic.want(Identity::default(), [2, 9, 10, 15])).await;
     assert_eq!(missing(&reading), [(2, Missing::Expired), (9, Missing::Expired)]);
@@ -230,9 +186,9 @@ async fn deleted_records_are_expired_and_the_next_read_works() {
 
 #[tokio::test]
 async fn offsets_behind_the_end_are_absent_and_the_next_read_works() {
-    let topic = Topic::new(1, &[]).await;
+    let topic = Topic::new(1, &[]);
     topic.produce(0, (0..5).map(|n| n.to_string()));
-    let shadow = shadow(1, SeekThreshold::Auto);
+    let shadow = shadow(SeekThreshold::Auto);
     for wanted in [vec![5], vec![2, 5], vec![1_000], vec![3, 6, 1_000]] {
         let reading = read_all(&shadow, topic.want(Identity::default(), wanted.clone()), &wanted).await;
         let found: Vec<_> = reading.iter().flat_map(|reading| reading.found.offsets().to_vec()).collect();
@@ -252,23 +208,14 @@ async fn offsets_behind_the_end_are_absent_and_the_next_read_works() {
 
 #[tokio::test]
 async fn what_a_transaction_wrote_is_found_whether_aborted_or_open_and_its_marker_is_absent() {
-    let topic = Topic::new(1, &[]).await;
-    let aborted = producer(&[("transactional.id", &topic.0)]);
-    aborted.init_transactions(PATIENCE).unwrap();
-    aborted.begin_transaction().unwrap();
-    for payload in ["a0", "a1", "a2"] {
-        send(&aborted, BaseRecord::<(), _>::to(&topic.0).partition(0).payload(payload));
-    }
-    aborted.flush(PATIENCE).unwrap();
-    aborted.abort_transaction(PATIENCE).unwrap();
-    let shadow = shadow(1, SeekThreshold::Auto);
+    let topic = Topic::new(1, &[]);
+    broker().begin(&topic.0, &["a0", "a1", "a2"].map(payload_only)).abort();
+    let shadow = shadow(SeekThreshold::Auto);
     let at_the_tail = read(&shadow, topic.want(Identity::default(), [1, 3])).await;
     assert_eq!(at_the_tail.found.find(at(1)).unwrap().payload, Some(&b"a1"[..]));
     assert_eq!(missing(&at_the_tail), [(3, Missing::Absent)], "the marker, with nothing behind it");
 
-    aborted.begin_transaction().unwrap();
-    send(&aborted, BaseRecord::<(), _>::to(&topic.0).partition(0).payload("open"));
-    aborted.flush(PATIENCE).unwrap();
+    let _open = broker().begin(&topic.0, &[payload_only("open")]);
     let reading = read(&shadow, topic.want(Identity::default(), 0..5)).await;
     assert_eq!(reading.found.offsets(), [0, 1, 2, 4]);
     assert_eq!(missing(&reading), [(3, Missing::Absent)]);
@@ -283,14 +230,12 @@ async fn compacted_away_is_absent() {
         ("min.cleanable.dirty.ratio", "0.001"),
         ("max.compaction.lag.ms", "100"),
     ];
-    let topic = Topic::new(1, &config).await;
-    let producer = producer(&[("linger.ms", "0")]);
-    let shadow = shadow(1, SeekThreshold::Auto);
-    let until = Instant::now() + 2 * PATIENCE;
+    let topic = Topic::new(1, &config);
+    let shadow = shadow(SeekThreshold::Auto);
+    let until = Instant::now() + 2 * SOON;
     // The segment that is written to is never compacted, so keep writing until the cleaner has come by.
     loop {
-        send(&producer, BaseRecord::to(&topic.0).partition(0).key("same").payload("again"));
-        producer.flush(PATIENCE).unwrap();
+        broker().produce(&topic.0, &[Record::new("same", "again")]);
         let reading = read(&shadow, topic.want(Identity::default(), [0])).await;
         if missing(&reading) == [(0, Missing::Absent)] {
             break;
@@ -303,17 +248,17 @@ async fn compacted_away_is_absent() {
 
 #[tokio::test]
 async fn a_topic_that_was_made_again_has_replaced_the_messages() {
-    let topic = Topic::new(1, &[]).await;
+    let topic = Topic::new(1, &[]);
     topic.produce(0, (0..10).map(|n| format!("old {n}")));
-    let (old, shadow) = (topic.id().await, shadow(1, SeekThreshold::Auto));
+    let (old, shadow) = (topic.id().await, shadow(SeekThreshold::Auto));
     let before = read(&shadow, topic.want(Identity::new(Some(old)), [3])).await;
     assert_eq!(before.found.find(at(3)).unwrap().payload, Some(&b"old 3"[..]));
 
-    topic.delete().await;
+    broker().delete_topic(&topic.0);
     let deleted = read(&shadow, topic.want(Identity::new(Some(old)), [3, 5])).await;
     assert_eq!(missing(&deleted), [(3, Missing::Replaced), (5, Missing::Replaced)]);
 
-    topic.create(1, &[]).await;
+    broker().create_topic(&topic.0, 1, &[]);
     topic.produce(0, (0..10).map(|n| format!("new {n}")));
     let recreated = read_all(&shadow, topic.want(Identity::new(Some(old)), [3, 5, 70]), &[3, 5, 70]).await;
     let all: Vec<_> = recreated.iter().flat_map(missing).collect();
@@ -327,23 +272,21 @@ async fn a_topic_that_was_made_again_has_replaced_the_messages() {
 
 #[tokio::test]
 async fn another_leader_epoch_has_replaced_the_message() {
-    let topic = Topic::new(1, &[]).await;
+    let topic = Topic::new(1, &[]);
     topic.produce(0, (0..3).map(|n| n.to_string()));
     let mut identity = Identity::new(Some(topic.id().await));
     identity.leader_epochs.push(at(0), Some(0));
     identity.leader_epochs.push(at(1), Some(7));
-    let reading = read(&shadow(1, SeekThreshold::Auto), topic.want(identity, [0, 1])).await;
+    let reading = read(&shadow(SeekThreshold::Auto), topic.want(identity, [0, 1])).await;
     assert_eq!(reading.found.offsets(), [0]);
     assert_eq!(missing(&reading), [(1, Missing::Replaced)]);
 }
 
 #[tokio::test]
 async fn a_read_that_nobody_answers_ends_at_its_deadline_and_others_are_served_meanwhile() {
-    let topic = Topic::new(2, &[]).await;
+    let topic = Topic::new(2, &[]);
     topic.produce(0, ["here"]);
-    let mut kafka = kafka(1, SeekThreshold::Auto);
-    kafka.shadow.deadline = Duration::from_secs(5);
-    let shadow = ShadowReaders::new(&kafka, &servers(), TopicIds::new(&kafka, &servers()));
+    let shadow = shadow_within(Duration::from_secs(5), SeekThreshold::Auto);
     // The topic exists, and has no partition 99.
     let nowhere = Want::new(topic.source(99), Arc::default(), vec![at(0)]).unwrap();
     let mut blocked = shadow.read(nowhere);
@@ -360,11 +303,11 @@ async fn a_read_that_nobody_answers_ends_at_its_deadline_and_others_are_served_m
 
 #[tokio::test]
 async fn a_long_want_is_served_in_turns_with_others_in_between() {
-    let topic = Topic::new(2, &[]).await;
+    let topic = Topic::new(2, &[]);
     topic.produce(0, (0..4_000).map(|_| "x".repeat(1_024)));
     topic.produce(1, ["single"]);
     // One reader for both lanes, and a positioning for each offset.
-    let shadow = shadow(1, SeekThreshold::Offsets(0));
+    let shadow = shadow(SeekThreshold::Offsets(0));
     let scattered: Vec<_> = (0..4_000).step_by(2).collect();
     let long = tokio::spawn({
         let (shadow, want) = (shadow.clone(), topic.want(Identity::default(), scattered.clone()));
@@ -382,9 +325,9 @@ async fn a_long_want_is_served_in_turns_with_others_in_between() {
 
 #[tokio::test]
 async fn a_dropped_read_is_discarded_and_the_next_one_works() {
-    let topic = Topic::new(1, &[]).await;
+    let topic = Topic::new(1, &[]);
     topic.produce(0, (0..10).map(|n| n.to_string()));
-    let shadow = shadow(1, SeekThreshold::Auto);
+    let shadow = shadow(SeekThreshold::Auto);
     for offset in 0..10 {
         let mut dropped = shadow.read(topic.want(Identity::default(), [offset]));
         tokio::select! {
@@ -399,11 +342,11 @@ async fn a_dropped_read_is_discarded_and_the_next_one_works() {
 
 #[tokio::test]
 async fn a_dropped_call_loses_no_answer() {
-    let topic = Topic::new(1, &[]).await;
+    let topic = Topic::new(1, &[]);
     topic.produce(0, (0..3_000).map(|_| "x".repeat(1_024)));
-    let (shadow, identity) = (shadow(1, SeekThreshold::Auto), Identity::new(Some(topic.id().await)));
+    let (shadow, identity) = (shadow(SeekThreshold::Auto), Identity::new(Some(topic.id().await)));
     let mut readings = shadow.read(topic.want(identity, 0..3_000));
-    let (mut found, mut dropped, until) = (Vec::new(), 0, Instant::now() + PATIENCE);
+    let (mut found, mut dropped, until) = (Vec::new(), 0, Instant::now() + SOON);
     loop {
         match tokio::time::timeout(Duration::from_micros(50), readings.next()).await {
             Ok(Ok(Some(reading))) => found.extend_from_slice(reading.found.offsets()),

@@ -1,20 +1,12 @@
 //! `deadletter test`: a guest without Kafka, through the binary. The guests are those of `cargo xtask guests`.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "it is test code")]
 
-use std::{
-    fs,
-    io::Write,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+mod support;
 
+use std::{fs, io::Write, path::Path, process::Stdio};
+
+use support::{binary, guest};
 use tempfile::TempDir;
-
-fn guest(name: &str) -> PathBuf {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../target/guests/{name}.wasm"));
-    assert!(file.exists(), "{} is not there: run `cargo xtask guests` first", file.display());
-    file
-}
 
 struct Ran {
     code: Option<i32>,
@@ -24,8 +16,8 @@ struct Ran {
 
 /// Runs the plain guest in a mode, or the given arguments instead of one.
 fn test(arguments: &[&str], input: &str) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deadletter"));
-    command.arg("test").arg(guest("testing-plain")).args(arguments);
+    let mut command = binary(["test"]);
+    command.arg(guest("testing-plain")).args(arguments);
     command.env_remove("RUST_LOG").env("DEADLETTER_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -1,59 +1,28 @@
 //! The start-up checks of topics, on a real broker: each sentence as a person reads it.
-//!
-//! `DEADLETTER_BROKER` is the broker's address.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
-use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+mod support;
+
+use std::{collections::BTreeMap, time::Duration};
 
 use deadletter::{
     config::{
-        BatchLimits, Brokers, CreateTopic, DEAD_LETTER, Dialect, Guest, Kafka, KeyChoice, OnGone, OnOutOfRange,
-        OpenLimits, OpenThen, Output, PartitionChoice, Pipeline, Properties, Route, SeekThreshold, Shadow, Start,
-        TimestampChoice,
+        BatchLimits, CreateTopic, DEAD_LETTER, Dialect, Guest, KeyChoice, OnGone, OnOutOfRange, OpenLimits, OpenThen,
+        Output, PartitionChoice, Pipeline, Route, Start, TimestampChoice,
     },
     kafka::{
         Embedded,
         topics::{self, Topic},
     },
 };
-use rdkafka::{
-    ClientConfig,
-    admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
-    client::DefaultClientContext,
-};
+use support::{broker, kafka};
 
 /// What a broker takes unless told otherwise.
 const DEFAULT_LIMIT: u64 = 1_048_588;
 
-fn broker() -> String {
-    std::env::var("DEADLETTER_BROKER").expect("DEADLETTER_BROKER must hold the address of a broker, host:port")
-}
-
-fn kafka(servers: &str) -> Kafka {
-    Kafka {
-        brokers: Brokers::Servers(servers.to_owned()),
-        common: Properties::default(),
-        consumer: Properties::default(),
-        producer: Properties::default(),
-        shadow: Shadow {
-            readers: 1,
-            seek_threshold: SeekThreshold::Auto,
-            deadline: Duration::from_secs(10),
-            group_id: "shadow".into(),
-        },
-    }
-}
-
-/// Names that no other test and no earlier run has.
-fn names() -> (String, String) {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
-    let name = format!("{now}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    (format!("source-{name}"), format!("dlq-{name}"))
+/// A source and a route's topic that no other test has.
+fn names(test: &str) -> (String, String) {
+    (format!("{test}-source"), format!("{test}-dlq"))
 }
 
 fn pipeline(source: &str, dlq: &str) -> Pipeline {
@@ -95,37 +64,14 @@ fn pipeline(source: &str, dlq: &str) -> Pipeline {
     }
 }
 
-fn admin() -> AdminClient<DefaultClientContext> {
-    ClientConfig::new().set("bootstrap.servers", broker()).create().unwrap()
-}
-
-async fn create(topic: &str, partitions: i32, properties: &[(&str, &str)]) {
-    let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
-    for (key, value) in properties {
-        new = new.set(key, value);
-    }
-    admin().create_topics([&new], &AdminOptions::new()).await.unwrap().pop().unwrap().unwrap();
-}
-
-async fn property(topic: &str, name: &str) -> String {
-    let resource = [ResourceSpecifier::Topic(topic)];
-    let resource = admin().describe_configs(&resource, &AdminOptions::new()).await.unwrap().pop().unwrap().unwrap();
-    resource.get(name).unwrap().value.clone().unwrap()
-}
-
-fn exists(topic: &str) -> bool {
-    let metadata = admin().inner().fetch_metadata(None, Duration::from_secs(10)).unwrap();
-    metadata.topics().iter().any(|existing| existing.name() == topic)
-}
-
 async fn check(pipeline: &Pipeline) -> Result<BTreeMap<String, Topic>, String> {
-    let checked = topics::prepare(&kafka(&broker()), &broker(), pipeline, false).await;
+    let checked = topics::prepare(&kafka(&broker().servers), &broker().servers, pipeline, false).await;
     checked.map(|checked| checked.topics).map_err(|error| format!("{error:#}"))
 }
 
 #[tokio::test]
 async fn a_missing_source_is_an_error_and_nothing_is_made() {
-    let (source, dlq) = names();
+    let (source, dlq) = names("no-source");
     let mut pipeline = pipeline(&source, &dlq);
     pipeline.routes.get_mut(DEAD_LETTER).unwrap().create = Some(CreateTopic { partitions: 1, replicas: 1 });
     assert_eq!(
@@ -134,13 +80,13 @@ async fn a_missing_source_is_an_error_and_nothing_is_made() {
             "topic {source:?} of pipeline \"orders\" does not exist: create it, or correct pipelines.orders.topics"
         )
     );
-    assert!(!exists(&source) && !exists(&dlq));
+    assert!(!broker().has_topic(&source) && !broker().has_topic(&dlq));
 }
 
 #[tokio::test]
 async fn a_missing_route_topic_is_an_error_unless_it_may_be_made() {
-    let (source, dlq) = names();
-    create(&source, 2, &[]).await;
+    let (source, dlq) = names("no-route");
+    broker().create_topic(&source, 2, &[]);
     let mut pipeline = pipeline(&source, &dlq);
     assert_eq!(
         check(&pipeline).await.unwrap_err(),
@@ -153,25 +99,25 @@ async fn a_missing_route_topic_is_an_error_unless_it_may_be_made() {
     let made = Topic { partitions: 3, max_message_bytes: Some(DEFAULT_LIMIT) };
     let expected = [(source, Topic { partitions: 2, max_message_bytes: Some(DEFAULT_LIMIT) }), (dlq.clone(), made)];
     assert_eq!(check(&pipeline).await.unwrap(), BTreeMap::from(expected));
-    assert_eq!(property(&dlq, "cleanup.policy").await, "delete");
+    assert_eq!(broker().topic_config(&dlq, "cleanup.policy"), "delete");
     assert_eq!(check(&pipeline).await.unwrap().len(), 2, "a topic that exists is left as it is");
 }
 
 #[tokio::test]
 async fn a_topic_is_made_with_room_for_the_largest_message_of_the_source() {
-    let (source, dlq) = names();
-    create(&source, 1, &[("max.message.bytes", "5000000")]).await;
+    let (source, dlq) = names("large");
+    broker().create_topic(&source, 1, &[("max.message.bytes", "5000000")]);
     let mut pipeline = pipeline(&source, &dlq);
     pipeline.routes.get_mut(DEAD_LETTER).unwrap().create = Some(CreateTopic { partitions: 1, replicas: 1 });
     let checked = check(&pipeline).await.unwrap();
     assert_eq!(checked[&dlq].max_message_bytes, Some(5_000_000));
-    assert_eq!(property(&dlq, "max.message.bytes").await, "5000000");
+    assert_eq!(broker().topic_config(&dlq, "max.message.bytes"), "5000000");
 }
 
 #[tokio::test]
 async fn a_topic_that_cannot_be_made_says_what_the_broker_said() {
-    let (source, dlq) = names();
-    create(&source, 1, &[]).await;
+    let (source, dlq) = names("unmakable");
+    broker().create_topic(&source, 1, &[]);
     let mut pipeline = pipeline(&source, &dlq);
     pipeline.routes.get_mut(DEAD_LETTER).unwrap().create = Some(CreateTopic { partitions: 1, replicas: 9 });
     let error = check(&pipeline).await.unwrap_err();
@@ -186,9 +132,9 @@ async fn a_topic_that_cannot_be_made_says_what_the_broker_said() {
 #[tokio::test]
 async fn a_compacted_route_topic_is_refused_unless_its_keys_are_coordinates() {
     for policy in ["compact", "compact,delete"] {
-        let (source, dlq) = names();
-        create(&source, 1, &[]).await;
-        create(&dlq, 1, &[("cleanup.policy", policy)]).await;
+        let (source, dlq) = names(&policy.replace(',', "-"));
+        broker().create_topic(&source, 1, &[]);
+        broker().create_topic(&dlq, 1, &[("cleanup.policy", policy)]);
         let mut pipeline = pipeline(&source, &dlq);
         assert_eq!(
             check(&pipeline).await.unwrap_err(),
@@ -205,9 +151,9 @@ async fn a_compacted_route_topic_is_refused_unless_its_keys_are_coordinates() {
 
 #[tokio::test]
 async fn a_missing_output_topic_is_an_error() {
-    let (source, dlq) = names();
-    create(&source, 1, &[]).await;
-    create(&dlq, 1, &[]).await;
+    let (source, dlq) = names("no-output");
+    broker().create_topic(&source, 1, &[]);
+    broker().create_topic(&dlq, 1, &[]);
     let mut pipeline = pipeline(&source, &dlq);
     pipeline.outputs.insert("enriched".into(), Output { topic: format!("{source}-enriched") });
     assert_eq!(
@@ -221,7 +167,7 @@ async fn a_missing_output_topic_is_an_error() {
 
 #[tokio::test]
 async fn brokers_that_cannot_be_reached_are_named() {
-    let (source, dlq) = names();
+    let (source, dlq) = names("unreachable");
     let servers = "127.0.0.1:1";
     let error = topics::prepare(&kafka(servers), servers, &pipeline(&source, &dlq), false).await.unwrap_err();
     let error = format!("{error:#}");

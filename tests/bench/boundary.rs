@@ -10,9 +10,8 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../support/guests.rs"]
-#[allow(dead_code, reason = "tests use the rest of it")]
-mod guests;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::{
     hint::black_box,
@@ -25,8 +24,8 @@ use deadletter::{
     message::{Batch, Header, Timestamp},
     offset::Offset,
 };
-use guests::{NOW, call, instance, source};
 use serde_json::json;
+use support::guests::{NOW, call, instance, source};
 
 const MESSAGES: i64 = 1_000;
 const PAYLOAD: usize = 1_024;

@@ -1,8 +1,7 @@
-//! The modules of the tests' guests, and how to call them.
+//! The guests of the tests, called without a broker.
 
 use std::{
     collections::BTreeSet,
-    path::PathBuf,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -17,13 +16,6 @@ use deadletter::{
 /// When every call of these tests takes place.
 pub(crate) const NOW: i64 = 1_750_000_000_123;
 
-/// The file of a guest that `cargo xtask guests` builds.
-pub(crate) fn module(name: &str) -> PathBuf {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../target/guests/{name}.wasm"));
-    assert!(file.exists(), "{} is not there: run `cargo xtask guests` first", file.display());
-    file
-}
-
 /// One engine for all tests of a process.
 pub(crate) fn compiler() -> &'static Compiler {
     static COMPILER: OnceLock<Compiler> = OnceLock::new();
@@ -33,7 +25,7 @@ pub(crate) fn compiler() -> &'static Compiler {
 /// A guest of the tests with some settings, the limits of the defaults, and the output `out`.
 pub(crate) fn setup(name: &str, settings: &[(&str, &str)]) -> Setup {
     Setup {
-        module: module(name),
+        module: super::guest(name),
         limits: Limits { memory: 64 << 20, deadline: Duration::from_secs(10), batch_bytes: 1 << 20 },
         settings: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         outputs: BTreeSet::from(["out".to_owned()]),

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod broker;
+pub(crate) mod guests;
+mod kafka;
 mod oracle;
 mod process;
 mod records;
@@ -16,10 +18,11 @@ use std::{
 };
 
 pub(crate) use broker::Broker;
+pub(crate) use kafka::kafka;
 pub(crate) use oracle::Oracle;
-pub(crate) use process::Process;
+pub(crate) use process::{Process, binary};
 pub(crate) use records::{Position, Record, Transaction};
-pub(crate) use topics::Stored;
+pub(crate) use topics::{Headers, Stored};
 
 /// For what is expected to happen soon; generous, since the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_mins(1);
@@ -35,7 +38,7 @@ pub(crate) fn runs(short: u64, full: u64) -> u64 {
     if std::env::var_os("DEADLETTER_SOAK").is_some() { full } else { short }
 }
 
-/// The module of a guest package.
+/// The module of a package of `guests/`.
 pub(crate) fn guest(package: &str) -> PathBuf {
     built("guests").join(package).with_extension("wasm")
 }

@@ -1,4 +1,5 @@
-//! Topics and groups of a broker, by rdkafka alone: nothing here goes through the code under test.
+//! Topics and groups of a broker, by rdkafka alone. Nothing here goes through the code under test but the accessor of
+//! headers, since rdkafka's own panics on names that are not UTF-8.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,16 +7,20 @@ use std::{
     time::{Duration, Instant},
 };
 
+use deadletter::{kafka, message::Header};
 use rdkafka::{
     ClientConfig, Message as _, Offset, TopicPartitionList,
-    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
     client::DefaultClientContext,
     consumer::{BaseConsumer, Consumer},
     error::KafkaError,
-    message::{BorrowedMessage, Header, Headers},
+    message::BorrowedMessage,
 };
 
 use super::{Broker, SOON, eventually};
+
+/// Names and values in order, duplicates included.
+pub(crate) type Headers = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// A record as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +31,7 @@ pub(crate) struct Stored {
     pub(crate) timestamp: Option<i64>,
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) payload: Option<Vec<u8>>,
-    /// In order, duplicates included.
-    pub(crate) headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    pub(crate) headers: Headers,
 }
 
 impl Stored {
@@ -58,10 +62,21 @@ impl Broker {
     pub(crate) fn delete_topic(&self, topic: &str) {
         let results = wait(self.admin().delete_topics(&[topic], &AdminOptions::new())).unwrap();
         results.into_iter().next().unwrap().unwrap();
-        eventually(SOON, "the topic is gone", || {
-            let metadata = self.consumer("metadata").fetch_metadata(None, SOON).ok()?;
-            metadata.topics().iter().all(|known| known.name() != topic).then_some(())
-        });
+        eventually(SOON, "the topic is gone", || (!self.has_topic(topic)).then_some(()));
+    }
+
+    /// Whether there is a topic of this name; asking does not make one.
+    pub(crate) fn has_topic(&self, topic: &str) -> bool {
+        let metadata = self.consumer("metadata").fetch_metadata(None, SOON).unwrap();
+        metadata.topics().iter().any(|known| known.name() == topic)
+    }
+
+    /// A value of a topic's configuration.
+    pub(crate) fn topic_config(&self, topic: &str, key: &str) -> String {
+        let topics = [ResourceSpecifier::Topic(topic)];
+        let described = wait(self.admin().describe_configs(&topics, &AdminOptions::new())).unwrap();
+        let described = described.into_iter().next().unwrap().unwrap();
+        described.get(key).unwrap().value.clone().unwrap()
     }
 
     /// Deletes the records of a partition before an offset, as retention would.
@@ -161,10 +176,9 @@ fn stored(message: &BorrowedMessage<'_>) -> Stored {
     }
 }
 
-/// rdkafka panics on a name that is not UTF-8.
-fn headers(message: &BorrowedMessage<'_>) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-    let owned = |header: Header<'_, &[u8]>| (header.key.as_bytes().to_vec(), header.value.map(<[u8]>::to_vec));
-    message.headers().into_iter().flat_map(Headers::iter).map(owned).collect()
+fn headers(message: &BorrowedMessage<'_>) -> Headers {
+    let owned = |header: Header<'_>| (header.name.to_vec(), header.value.map(<[u8]>::to_vec));
+    kafka::headers(message).map(owned).collect()
 }
 
 /// Blocks on rdkafka's admin calls, also from within an asynchronous test.

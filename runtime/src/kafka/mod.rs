@@ -19,3 +19,12 @@ pub use embedded::Embedded;
 pub use producer::{DeliveryError, Producer};
 pub use shadow::ShadowReaders;
 pub use topic_ids::TopicIds;
+
+use rdkafka::message::BorrowedMessage;
+
+use crate::message::Header;
+
+/// The headers of a message in order, with any bytes as names. rdkafka's own accessor panics on a name that is not UTF-8.
+pub fn headers<'m>(message: &'m BorrowedMessage<'_>) -> impl Iterator<Item = Header<'m>> + use<'m> {
+    raw::headers(message)
+}
