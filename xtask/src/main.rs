@@ -7,8 +7,10 @@ mod bench;
 mod demo;
 mod guests;
 mod kafka;
+mod mutants;
 mod prerequisites;
 mod shell;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -41,6 +43,17 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Prove that the oracle bites: put known faults into a copy of the sources, and expect its tests to fail
+    Mutants {
+        /// Only mutants whose names contain one of these
+        names: Vec<String>,
+    },
+    /// Run the tests of crashes, rebalances and memory at full length, and note their figures in docs/SOAK.md
+    Soak {
+        /// As many repetitions as in a test run, and the figures to stdout only: to try the command
+        #[arg(long)]
+        short: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -60,6 +73,8 @@ fn run(command: Command) -> Result<()> {
         Command::Test { args } => test::run(&args),
         Command::Demo { json } => demo::run(json),
         Command::Bench { json } => bench::run(json),
+        Command::Mutants { names } => mutants::run_named(&names),
+        Command::Soak { short } => soak::run(short),
     }
 }
 

@@ -1,0 +1,214 @@
+//! Known faults, put one at a time into a copy of the sources. The oracle must find each, and say which invariant it
+//! breaks: a test that cannot fail proves nothing.
+//!
+//! The copy shares the compiled dependencies. The sources themselves are never touched, whatever ends a run.
+
+mod table;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use self::table::{MUTANTS, Mutant, TESTS, Test};
+use crate::{
+    guests, prerequisites,
+    shell::{cargo, command, root, run, run_lines},
+};
+
+/// A test with a fault in what it tests may wait for what never comes.
+const LIMIT: Duration = Duration::from_mins(5);
+
+/// What `timeout` of coreutils answers when it had to end the command.
+const TIMED_OUT: i32 = 124;
+
+/// Runs the mutants whose names contain one of `names`, or all if there is none; an error if one survives.
+pub(crate) fn run_named(names: &[String]) -> Result<()> {
+    let is_named = |mutant: &&Mutant| names.is_empty() || names.iter().any(|name| mutant.name.contains(name.as_str()));
+    let mutants: Vec<_> = MUTANTS.iter().filter(is_named).collect();
+    ensure!(!mutants.is_empty(), "no mutant is named like that; there are {}", all_names());
+    prerequisites::all()?;
+    guests::build()?;
+    let copy = Copy::make()?;
+    let results = copy.try_all(&mutants);
+    // The copy's binary took the place of this one's.
+    run(&mut cargo(&["build", "--package", "deadletter", "--features", "failpoints"]))?;
+    let results = results?;
+    print!("{}", table(&results));
+    let survived = results.iter().filter(|result| result.found.is_err()).count();
+    ensure!(survived == 0, "{survived} of {} mutants survived", results.len());
+    Ok(())
+}
+
+fn all_names() -> String {
+    MUTANTS.iter().map(|mutant| mutant.name).collect::<Vec<_>>().join(", ")
+}
+
+/// What became of a mutant.
+struct Tried {
+    name: &'static str,
+    test: &'static str,
+    took: Duration,
+    /// With which message the test failed, or why that does not count.
+    found: Result<String, String>,
+}
+
+/// A copy of the repository in `target/mutants`.
+struct Copy {
+    folder: PathBuf,
+}
+
+impl Copy {
+    fn make() -> Result<Self> {
+        let folder = root().join("target/mutants/source");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        }
+        copy_folder(&root(), &folder)?;
+        // Where its tests look for the broker and the guests.
+        std::os::unix::fs::symlink(root().join("target"), folder.join("target"))
+            .with_context(|| format!("cannot link target in {}", folder.display()))?;
+        Ok(Self { folder })
+    }
+
+    fn try_all(&self, mutants: &[&Mutant]) -> Result<Vec<Tried>> {
+        let binaries = self.build()?;
+        for test in TESTS.iter().filter(|test| mutants.iter().any(|mutant| mutant.test == **test)) {
+            let (code, log) = self.test(&binaries, test)?;
+            ensure!(code == Some(0), "{} fails without a mutant:\n{log}", test.function);
+        }
+        mutants.iter().map(|mutant| self.try_one(mutant)).collect()
+    }
+
+    fn try_one(&self, mutant: &Mutant) -> Result<Tried> {
+        let began = Instant::now();
+        let file = self.folder.join(mutant.file);
+        let source = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let write = |text: &str| fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()));
+        write(&mutated(&source, mutant)?)?;
+        let binaries = self.build().with_context(|| format!("the mutant {} does not compile", mutant.name))?;
+        let (code, log) = self.test(&binaries, mutant.test)?;
+        write(&source)?;
+        let found = judge(code, &log, mutant);
+        let verdict = if found.is_ok() { "caught" } else { "SURVIVED" };
+        eprintln!("{} {verdict} after {:.0?}", mutant.name, began.elapsed());
+        Ok(Tried { name: mutant.name, test: mutant.test.binary, took: began.elapsed(), found })
+    }
+
+    /// Builds the tests; their executables by the names of the tests.
+    fn build(&self) -> Result<BTreeMap<String, PathBuf>> {
+        let mut build = cargo(&["test", "--no-run", "--package", "deadletter", "--features", "failpoints"]);
+        build.args(["--message-format", "json-render-diagnostics", "--target-dir"]).arg(root().join("target"));
+        build.args(TESTS.iter().flat_map(|test| ["--test", test.binary])).current_dir(&self.folder);
+        let mut binaries = BTreeMap::new();
+        let succeeded = run_lines(&mut build, |line| binaries.extend(executable(line)))?;
+        ensure!(succeeded, "the tests were not built");
+        Ok(binaries)
+    }
+
+    /// Runs a test; its exit code, and what it printed.
+    fn test(&self, binaries: &BTreeMap<String, PathBuf>, test: &Test) -> Result<(Option<i32>, String)> {
+        let binary = binaries.get(test.binary).with_context(|| format!("cargo built no test {}", test.binary))?;
+        let mut timeout = command("timeout", &["--kill-after=10s", &format!("{}s", LIMIT.as_secs())]);
+        timeout.arg(binary).args(["--exact", test.function]).current_dir(self.folder.join("runtime"));
+        let output = timeout.output().context("cannot run `timeout`")?;
+        let log = [output.stdout, output.stderr].concat();
+        Ok((output.status.code(), String::from_utf8_lossy(&log).into_owned()))
+    }
+}
+
+/// The source with the mutant's text in the place of its own.
+fn mutated(source: &str, mutant: &Mutant) -> Result<String> {
+    let places = source.matches(mutant.old).count();
+    ensure!(places == 1, "{}: `{}` is {places} times in {}, not once", mutant.name, mutant.old, mutant.file);
+    Ok(source.replace(mutant.old, mutant.new))
+}
+
+/// The test must fail, and say why by what the fault breaks: any other failure shows nothing.
+fn judge(code: Option<i32>, log: &str, mutant: &Mutant) -> Result<String, String> {
+    if code == Some(0) {
+        return Err("the test passed".to_owned());
+    }
+    let says = |line: &&str| mutant.breaks.iter().any(|invariant| line.starts_with(invariant));
+    match log.lines().find(says) {
+        Some(line) => Ok(line.to_owned()),
+        None if code == Some(TIMED_OUT) => Err(format!("the test did not end within {LIMIT:?}")),
+        None => Err(format!("the test failed for another reason:\n{log}")),
+    }
+}
+
+/// The name and the file of a test, from a line of cargo's JSON.
+fn executable(line: &str) -> Option<(String, PathBuf)> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let is_test = message.pointer("/target/kind/0")? == "test";
+    let name = message.pointer("/target/name")?.as_str().filter(|_| is_test)?;
+    Some((name.to_owned(), message.pointer("/executable")?.as_str()?.into()))
+}
+
+/// Copies a folder but for what is built and the history.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))? {
+        let (entry, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+        let copy = to.join(&name);
+        if entry.is_dir() {
+            if name != "target" && name != ".git" {
+                copy_folder(&entry, &copy)?;
+            }
+        } else {
+            fs::copy(&entry, &copy).with_context(|| format!("cannot copy {}", entry.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn table(results: &[Tried]) -> String {
+    let head = format!("{:<28} {:<10} {:>8}  {:<9} by\n", "mutant", "test", "seconds", "result");
+    let row = |Tried { name, test, took, found }: &Tried| {
+        let (result, by) = match found {
+            Ok(by) => ("caught", by),
+            Err(why) => ("SURVIVED", why),
+        };
+        format!("{name:<28} {test:<10} {:>8}  {result:<9} {by}\n", took.as_secs())
+    };
+    std::iter::once(head).chain(results.iter().map(row)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mutant_has_its_place_in_the_sources() {
+        for mutant in MUTANTS {
+            let source = fs::read_to_string(root().join(mutant.file)).unwrap();
+            assert_ne!(mutated(&source, mutant).unwrap(), source);
+            assert!(TESTS.contains(&mutant.test), "{}", mutant.name);
+        }
+    }
+
+    #[test]
+    fn only_a_failure_by_the_invariant_that_is_broken_counts() {
+        let mutant = &MUTANTS[0];
+        assert_eq!(judge(Some(101), "running\nI1: lost\n", mutant), Ok("I1: lost".to_owned()));
+        assert!(judge(Some(101), "I9: lost", mutant).is_err());
+        assert!(judge(Some(0), "I1: lost", mutant).is_err());
+        assert!(judge(Some(TIMED_OUT), "", mutant).is_err());
+    }
+
+    #[test]
+    fn the_executable_of_a_test_is_found_in_the_output_of_cargo() {
+        let line =
+            r#"{"reason":"compiler-artifact","target":{"kind":["test"],"name":"crash"},"executable":"/t/crash-1"}"#;
+        assert_eq!(executable(line), Some(("crash".to_owned(), "/t/crash-1".into())));
+        let library =
+            r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"deadletter"},"executable":null}"#;
+        assert_eq!(executable(library), None);
+        assert_eq!(executable("no JSON"), None);
+    }
+}

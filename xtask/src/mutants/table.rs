@@ -1,0 +1,68 @@
+//! The faults, and what must find them.
+
+/// A fault: one text of a source file in the place of another, which is there once.
+pub(super) struct Mutant {
+    pub(super) name: &'static str,
+    pub(super) file: &'static str,
+    pub(super) old: &'static str,
+    pub(super) new: &'static str,
+    pub(super) test: &'static Test,
+    /// How the message begins with which the test must fail: the invariants that the fault breaks.
+    pub(super) breaks: &'static [&'static str],
+}
+
+/// A test function of an integration test.
+#[derive(PartialEq, Eq)]
+pub(super) struct Test {
+    pub(super) binary: &'static str,
+    pub(super) function: &'static str,
+}
+
+const CRASH: Test = Test { binary: "crash", function: "nothing_is_lost_or_made_up_when_the_process_is_killed" };
+
+/// All tests that some mutant names.
+pub(super) const TESTS: &[&Test] = &[&CRASH];
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "commit-on-enqueue",
+        file: "runtime/src/lane/outbox.rs",
+        old: "        let record = dead_letter.to_record(",
+        new: "        drop(self.acks.send(Ack::Letter(letter.offset, Arc::clone(&letter.rejection), Ok(()))));
+        let record = dead_letter.to_record(",
+        test: &CRASH,
+        breaks: &["I1"],
+    },
+    Mutant {
+        name: "commit-off-by-one",
+        file: "runtime/src/ledger/mod.rs",
+        old: ".map_or(self.position, NextOffset::from)",
+        new: ".map_or(self.position, Offset::next)",
+        test: &CRASH,
+        breaks: &["I1"],
+    },
+    Mutant {
+        name: "letter-of-another-offset",
+        file: "runtime/src/lane/outbox.rs",
+        old: "in_hand.batch.find(letter.offset).map(",
+        new: "in_hand.batch.get(0).map(",
+        test: &CRASH,
+        breaks: &["I2"],
+    },
+    Mutant {
+        name: "dropped-late-verdict",
+        file: "runtime/src/lane/answer.rs",
+        old: "self.backlog.add(offsets, rejection);",
+        new: "offsets.iter().for_each(|offset| self.ledger.letter_acked(offset));",
+        test: &CRASH,
+        breaks: &["I1"],
+    },
+    Mutant {
+        name: "emit-without-ack",
+        file: "runtime/src/ledger/mod.rs",
+        old: "self.hold(first, emits)",
+        new: "self.hold(first.filter(|_| false), emits)",
+        test: &CRASH,
+        breaks: &["I1"],
+    },
+];
