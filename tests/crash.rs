@@ -6,7 +6,7 @@ use std::{thread, time::Duration};
 
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use rustix::process::Signal;
-use support::{Oracle, Process, SOON, broker, runs};
+use support::{Oracle, SOON, broker, runs};
 
 /// Where a process can be made to die.
 const POINTS: &[&str] =
@@ -32,9 +32,9 @@ fn nothing_is_lost_or_made_up_when_the_process_is_killed() {
         let mut process = if random.random_bool(0.5) {
             let point = POINTS[random.random_range(0..POINTS.len())];
             let after = random.random_range(0..40);
-            Process::start_with(&config, &[("FAILPOINTS", &format!("{point}={after}*off->return"))])
+            oracle.start(&config, &[("FAILPOINTS", &format!("{point}={after}*off->return"))])
         } else {
-            Process::start(&config)
+            oracle.start(&config, &[])
         };
         // The kill is what is tested, so the moment is any.
         thread::sleep(Duration::from_millis(random.random_range(300..2500)));
@@ -42,7 +42,8 @@ fn nothing_is_lost_or_made_up_when_the_process_is_killed() {
         process.wait(SOON);
         oracle.check();
     }
-    let _process = Process::start(&oracle.config("", SHORT_SESSION));
+    let config = oracle.config("", SHORT_SESSION);
+    let _process = oracle.start(&config, &[]);
     let verdicts = oracle.check_end(4 * SOON);
     println!("{kills} kills: {verdicts:?}");
 }

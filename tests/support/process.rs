@@ -3,8 +3,8 @@
 use std::{
     ffi::OsStr,
     fs::{self, File},
-    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use super::poll;
 /// A running `deadletter`; killed when it is dropped.
 pub(crate) struct Process {
     child: Child,
-    folder: TempDir,
+    folder: Arc<TempDir>,
 }
 
 impl Process {
@@ -27,7 +27,7 @@ impl Process {
 
     /// `deadletter run` with this configuration and some environment, such as `FAILPOINTS` or `RUST_LOG`.
     pub(crate) fn start_with(toml: &str, environment: &[(&str, &str)]) -> Self {
-        let folder = TempDir::with_prefix("deadletter-process-").unwrap();
+        let folder = Arc::new(TempDir::with_prefix("deadletter-process-").unwrap());
         let config = folder.path().join("deadletter.toml");
         fs::write(&config, toml).unwrap();
         let mut command = binary([OsStr::new("run"), config.as_os_str()]);
@@ -65,9 +65,14 @@ impl Process {
         line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
     }
 
-    /// Its folder, with its configuration.
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    /// Whether it has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Its folder, with its configuration and its log.
+    pub(crate) fn folder(&self) -> &Arc<TempDir> {
+        &self.folder
     }
 }
 

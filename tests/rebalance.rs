@@ -1,0 +1,129 @@
+//! Members that join and leave under load, under the oracle.
+
+mod support;
+
+use std::collections::VecDeque;
+
+use rustix::process::Signal;
+use serde_json::json;
+use support::{Oracle, Process, SOON, broker, eventually, poll, runs};
+
+/// Most members of the group at a time; a change makes it one fewer, or this many again.
+const MEMBERS: usize = 3;
+
+fn group(assignor: &str) -> String {
+    format!(
+        r#"
+        [kafka.consumer]
+        "session.timeout.ms" = "3000"
+        "heartbeat.interval.ms" = "300"
+        "partition.assignment.strategy" = "{assignor}"
+        "#
+    )
+}
+
+#[test]
+fn cooperative_members_join_and_leave_under_load() {
+    churn("churn-cooperative", "cooperative-sticky");
+}
+
+#[test]
+fn eager_members_join_and_leave_under_load() {
+    churn("churn-eager", "range");
+}
+
+/// Members join, and leave in order or not, while a producer goes on and messages are deferred.
+fn churn(topic: &str, assignor: &str) {
+    let mut oracle = Oracle::new(broker(), topic, 6);
+    let config = oracle.config("", &group(assignor));
+    let start = |oracle: &mut Oracle<'_>| oracle.start(&config, &[("RUST_LOG", "info,deadletter::kafka::source::rebalance=debug")]);
+    let mut members: VecDeque<Process> = (1..MEMBERS).map(|_| start(&mut oracle)).collect();
+    let mut took = Vec::new();
+    let changes = runs(10, 100);
+    for change in 0..changes {
+        if members.len() < MEMBERS {
+            let joining = start(&mut oracle);
+            under_load(&mut oracle, change, "a member joins", || joining.stderr().contains(" Assigned "));
+            members.push_back(joining);
+        } else {
+            let mut leaving = members.pop_front().unwrap();
+            let in_order = change % 4 == 1;
+            leaving.signal(if in_order { Signal::TERM } else { Signal::KILL });
+            under_load(&mut oracle, change, "a member leaves", || !leaving.is_running());
+            assert_eq!(leaving.wait(SOON).success(), in_order, "{}", leaving.stderr());
+            took.extend(times(&leaving));
+        }
+        oracle.check();
+        for member in &mut members {
+            assert!(member.is_running(), "a member has ended:\n{}", member.stderr());
+        }
+    }
+    let verdicts = oracle.check_end(4 * SOON);
+    took.extend(members.iter().flat_map(times));
+    took.sort_unstable();
+    let percentile = |percent: usize| took[(took.len() - 1) * percent / 100];
+    println!(
+        "figure: {}",
+        json!({
+            "name": "rebalance", "assignor": assignor, "changes": changes, "rebalances": took.len(),
+            "p50_ms": percentile(50), "p99_ms": percentile(99), "max_ms": percentile(100),
+            "dead_letters": verdicts.rejected, "duplicates": verdicts.duplicates,
+        })
+    );
+}
+
+/// Goes on producing until something has happened.
+fn under_load(oracle: &mut Oracle<'_>, seed: u64, what: &str, mut happened: impl FnMut() -> bool) {
+    eventually(SOON, what, || {
+        oracle.produce(100, seed);
+        happened().then_some(())
+    });
+}
+
+/// How long each rebalance took, in milliseconds, as a process logged it.
+fn times(process: &Process) -> Vec<u64> {
+    let log = process.stderr();
+    log.lines().filter_map(|line| line.split_once(" Rebalanced took_ms=")?.1.parse().ok()).collect()
+}
+
+#[test]
+fn a_member_that_was_away_commits_nothing_when_it_is_back() {
+    let mut oracle = Oracle::new(broker(), "away", 1);
+    let config = oracle.config("", &group("range"));
+    oracle.produce(500, 1);
+    let mut away = oracle.start(&config, &[]);
+    oracle.await_committed(SOON);
+    away.signal(Signal::STOP);
+    oracle.produce(500, 2);
+    let mut present = oracle.start(&config, &[]);
+    oracle.await_committed(SOON);
+    oracle.check();
+    // In order, and so that nobody is there to whom the partition belongs: the broker would take a commit of anybody.
+    present.signal(Signal::TERM);
+    assert!(present.wait(SOON).success(), "{}", present.stderr());
+    away.signal(Signal::CONT);
+    let is_back = |away: &Process| away.stderr().matches(" Assigned ").count() > 1;
+    eventually(SOON, "the member is back", || {
+        oracle.check();
+        is_back(&away).then_some(())
+    });
+    oracle.check_end(SOON);
+    assert!(away.is_running(), "{}", away.stderr());
+}
+
+#[test]
+fn two_members_of_one_partition_take_turns() {
+    let mut oracle = Oracle::new(broker(), "turns", 1);
+    let config = oracle.config("", &group("cooperative-sticky"));
+    oracle.produce(500, 1);
+    let mut first = oracle.start(&config, &[]);
+    eventually(SOON, "the first is assigned the partition", || first.stderr().contains("Assigned partitions=turns").then_some(()));
+    let second = oracle.start(&config, &[]);
+    eventually(SOON, "the second is assigned nothing", || second.stderr().contains(" Assigned ").then_some(()));
+    oracle.check();
+    first.signal(Signal::TERM);
+    let handed_over = || second.stderr().contains("Assigned partitions=turns").then_some(());
+    assert!(poll(SOON, handed_over).is_some(), "the second does not take over:\n{}", second.stderr());
+    assert!(first.wait(SOON).success(), "{}", first.stderr());
+    oracle.check_end(SOON);
+}
