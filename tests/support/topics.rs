@@ -158,7 +158,7 @@ impl Broker {
         self.client("admin").create().unwrap()
     }
 
-    fn consumer(&self, group: &str) -> BaseConsumer {
+    pub(crate) fn consumer(&self, group: &str) -> BaseConsumer {
         let mut client = self.client("consumer");
         client.set("group.id", group).set("enable.auto.commit", "false").set("enable.partition.eof", "true");
         client.set("fetch.wait.max.ms", "10").create().unwrap()

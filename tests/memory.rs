@@ -1,0 +1,113 @@
+//! Memory does not depend on the bytes of uncommitted messages: half of 2,000,000 messages deferred takes what a run
+//! takes that accepts everything, and what was deferred is there when it is rejected at last.
+
+mod support;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use rand::{RngCore as _, SeedableRng as _, rngs::StdRng};
+use rustix::process::Signal;
+use support::{Process, Record, SOON, broker, eventually, guest, runs};
+
+const PARTITIONS: i32 = 4;
+const BYTES: usize = 1_024;
+/// Messages that are produced at a time.
+const PART: i64 = 20_000;
+/// What a run that defers half of the messages may take above one that defers none.
+const ALLOWED: u64 = 8 << 20;
+
+/// The payload of a message: follows from its coordinates, and differs in every byte.
+fn payload(partition: i32, offset: i64) -> Vec<u8> {
+    let mut payload = vec![0; BYTES];
+    StdRng::seed_from_u64(offset.cast_unsigned() << 8 | u64::from(partition.unsigned_abs())).fill_bytes(&mut payload);
+    payload
+}
+
+fn key(partition: i32, offset: i64) -> Vec<u8> {
+    format!("{partition}/{offset}").into_bytes()
+}
+
+/// As the guest `testing-sampling` chooses.
+fn is_rejected(offset: i64) -> bool {
+    let mut bits = offset.cast_unsigned().wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (bits ^ (bits >> 31)) % 200 == 0
+}
+
+fn produce(topic: &str, each: i64) {
+    broker().create_topic(topic, PARTITIONS, &[]);
+    let messages = (0..PARTITIONS).flat_map(|partition| (0..each).map(move |offset| (partition, offset)));
+    let record = |(partition, offset)| Record {
+        partition: Some(partition),
+        payload: Some(payload(partition, offset)),
+        ..Record::new(key(partition, offset), "")
+    };
+    let mut records = messages.map(record).peekable();
+    while records.peek().is_some() {
+        let part: Vec<_> = records.by_ref().take(usize::try_from(PART).unwrap()).collect();
+        broker().produce(topic, &part);
+    }
+}
+
+/// Runs until everything is committed; the most memory that the process had.
+fn run(topic: &str, group: &str, each: i64, defer: bool) -> u64 {
+    broker().create_topic(group, PARTITIONS, &[]);
+    let config = format!(
+        r#"
+        [kafka]
+        brokers = "{}"
+        [pipelines.memory]
+        topics = ["{topic}"]
+        group = "{group}"
+        start = "earliest"
+        guest = {{ module = "{}", settings = {{ defer = "{defer}", until = "{each}" }} }}
+        open = {{ messages = {each}, age = "1h" }}
+        [pipelines.memory.routes.dead-letter]
+        topic = "{group}"
+        "#,
+        broker().servers,
+        guest("testing-sampling").display(),
+    );
+    let mut process = Process::start(&config);
+    let ends = broker().ends(topic);
+    eventually(10 * SOON, "everything is committed", || (broker().committed(group, topic) == ends).then_some(()));
+    let peak = process.peak_memory();
+    process.signal(Signal::TERM);
+    assert!(process.wait(SOON).success(), "{}", process.stderr());
+    peak
+}
+
+#[test]
+fn deferring_half_of_all_messages_takes_no_more_memory_than_accepting_them() {
+    let messages = runs(200_000, 2_000_000);
+    let each = i64::try_from(messages).unwrap() / i64::from(PARTITIONS);
+    produce("many", each);
+    // Twice, so that neither is the one that finds the cache of compiled modules empty.
+    let accepting = run("many", "accepting", each, false);
+    let deferring = run("many", "deferring", each, true);
+    let mut expected: BTreeMap<_, _> = (0..PARTITIONS)
+        .flat_map(|partition| (0..each).filter(|offset| is_rejected(*offset)).map(move |offset| ((partition, offset), ())))
+        .collect();
+    let rejected = expected.len();
+    for letter in broker().read("deferring") {
+        let offset = letter.header("deadletter.offset").unwrap().parse().unwrap();
+        let partition = letter.partition;
+        assert!(expected.remove(&(partition, offset)).is_some(), "a dead letter too many: {partition}, {offset}");
+        assert_eq!(letter.header("deadletter.partition"), Some(partition.to_string().as_str()));
+        assert_eq!(letter.header("deadletter.topic"), Some("many"));
+        assert_eq!(letter.header("deadletter.reason"), Some(offset.to_string().as_str()));
+        assert_eq!(letter.key, Some(key(partition, offset)));
+        assert!(letter.payload == Some(payload(partition, offset)), "the payload of {partition}, {offset}");
+    }
+    assert!(expected.is_empty(), "{} of {rejected} dead letters are missing", expected.len());
+    assert_eq!(broker().read("accepting"), []);
+    println!(
+        "figure: {}",
+        serde_json::json!({ "name": "memory", "messages": messages, "rejected": rejected, "accepting": accepting, "deferring": deferring })
+    );
+    assert!(deferring <= accepting + ALLOWED, "{deferring} bytes with half deferred, {accepting} with all accepted");
+    for topic in ["many", "accepting", "deferring"] {
+        broker().delete_topic(topic);
+    }
+}
