@@ -25,6 +25,7 @@ const OVERDUE: Duration = Duration::from_secs(15);
 
 /// What a process did.
 #[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Summary {
     /// By pipeline.
     pub pipelines: BTreeMap<String, PipelineSummary>,
@@ -34,6 +35,7 @@ pub struct Summary {
 
 /// What a pipeline did.
 #[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct PipelineSummary {
     /// Messages and verdicts.
     pub tally: Tally,

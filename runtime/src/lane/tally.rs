@@ -11,6 +11,7 @@ use crate::message::TopicPartition;
 
 /// Counts since the pipeline started.
 #[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Tally {
     /// Messages handed to the guest for the first time since their partition was assigned.
     pub delivered: u64,

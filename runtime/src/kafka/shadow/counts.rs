@@ -8,6 +8,7 @@ use super::{Missing, Reading};
 
 /// Totals since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Counts {
     /// Offsets whose message was found.
     pub found: u64,

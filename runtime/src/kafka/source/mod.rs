@@ -102,6 +102,7 @@ impl Progress {
 
 /// Counts of what the source did.
 #[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct SourceCounts {
     /// Messages copied into batches.
     pub delivered: u64,
