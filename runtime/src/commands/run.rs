@@ -27,7 +27,9 @@ impl Run {
         let config = Config::load(&self.config)?;
         block_on(async {
             let guests = pipeline::load_guests(&config, &super::compiler()?).await?;
-            pipeline::run(config, guests, shutdown()?).await?;
+            let summary = pipeline::run(config, guests, shutdown()?).await?;
+            let summary = serde_json::to_string(&summary).context("writing the summary")?;
+            tracing::info!(summary, "Stopped");
             Ok(())
         })?
     }
