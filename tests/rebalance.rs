@@ -36,7 +36,9 @@ fn eager_members_join_and_leave_under_load() {
 fn churn(topic: &str, assignor: &str) {
     let mut oracle = Oracle::new(broker(), topic, 6);
     let config = oracle.config("", &group(assignor));
-    let start = |oracle: &mut Oracle<'_>| oracle.start(&config, &[("RUST_LOG", "info,deadletter::kafka::source::rebalance=debug")]);
+    let start = |oracle: &mut Oracle<'_>| {
+        oracle.start(&config, &[("RUST_LOG", "info,deadletter::kafka::source::rebalance=debug")])
+    };
     let mut members: VecDeque<Process> = (1..MEMBERS).map(|_| start(&mut oracle)).collect();
     let mut took = Vec::new();
     let changes = runs(10, 100);
@@ -75,7 +77,8 @@ fn churn(topic: &str, assignor: &str) {
 /// Goes on producing until something has happened.
 fn under_load(oracle: &mut Oracle<'_>, seed: u64, what: &str, mut happened: impl FnMut() -> bool) {
     eventually(SOON, what, || {
-        oracle.produce(100, seed);
+        oracle.produce(200, seed);
+        oracle.check_commits();
         happened().then_some(())
     });
 }
@@ -104,7 +107,7 @@ fn a_member_that_was_away_commits_nothing_when_it_is_back() {
     away.signal(Signal::CONT);
     let is_back = |away: &Process| away.stderr().matches(" Assigned ").count() > 1;
     eventually(SOON, "the member is back", || {
-        oracle.check();
+        oracle.check_commits();
         is_back(&away).then_some(())
     });
     oracle.check_end(SOON);
@@ -117,7 +120,9 @@ fn two_members_of_one_partition_take_turns() {
     let config = oracle.config("", &group("cooperative-sticky"));
     oracle.produce(500, 1);
     let mut first = oracle.start(&config, &[]);
-    eventually(SOON, "the first is assigned the partition", || first.stderr().contains("Assigned partitions=turns").then_some(()));
+    eventually(SOON, "the first is assigned the partition", || {
+        first.stderr().contains("Assigned partitions=turns").then_some(())
+    });
     let second = oracle.start(&config, &[]);
     eventually(SOON, "the second is assigned nothing", || second.stderr().contains(" Assigned ").then_some(()));
     oracle.check();

@@ -82,11 +82,18 @@ pub async fn run_on(
     mut guests: Guests,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Summary> {
+    tokio::pin!(shutdown);
+    // Every pipeline is checked before the first one starts.
+    let mut checked = tokio::select! {
+        checked = check_topics(cluster, &config) => checked?,
+        () = &mut shutdown => return Ok(Summary::default()),
+    };
     let mut running = Vec::new();
     let mut stops = JoinSet::new();
     for (name, pipeline) in config.pipelines {
         let guest = guests.remove(&name).with_context(|| format!("pipeline {name} has no guest"))?;
-        let (started, stopped) = Running::start(cluster, pipeline, guest).await?;
+        let checked = checked.remove(&name).unwrap_or_default();
+        let (started, stopped) = Running::start(cluster, pipeline, guest, &checked)?;
         stops.spawn(async move { (name, stopped.await) });
         running.push(started);
     }
@@ -100,6 +107,17 @@ pub async fn run_on(
         None => Ok(summary),
         Some(error) => Err(error),
     }
+}
+
+/// The topics of each pipeline, once the brokers answer.
+async fn check_topics(cluster: &Cluster, config: &Config) -> Result<BTreeMap<String, topics::Checked>> {
+    topics::await_brokers(cluster.kafka(), cluster.servers()).await?;
+    let mut checked = BTreeMap::new();
+    for (name, pipeline) in &config.pipelines {
+        let topics = topics::prepare(cluster.kafka(), cluster.servers(), pipeline, cluster.is_embedded()).await;
+        checked.insert(name.clone(), topics.with_context(|| format!("pipeline {name}"))?);
+    }
+    Ok(checked)
 }
 
 /// Until all have stopped: after `shutdown`, or after the first that failed, each drains.
@@ -148,10 +166,12 @@ struct Running {
 }
 
 impl Running {
-    async fn start(cluster: &Cluster, pipeline: config::Pipeline, guest: Guest) -> Result<(Self, Stopping)> {
-        let checked = topics::prepare(cluster.kafka(), cluster.servers(), &pipeline, cluster.is_embedded())
-            .await
-            .with_context(|| format!("pipeline {}", pipeline.name))?;
+    fn start(
+        cluster: &Cluster,
+        pipeline: config::Pipeline,
+        guest: Guest,
+        checked: &topics::Checked,
+    ) -> Result<(Self, Stopping)> {
         let origin =
             Origin { group: pipeline.group.clone(), pipeline: pipeline.name.clone(), guest: guest.digest().to_owned() };
         let routes = pipeline.routes.iter().map(|(name, route)| {

@@ -150,10 +150,10 @@ impl Guardian {
 
     fn await_started(&self, log: &Path) {
         let log = || fs::read_to_string(log).unwrap_or_default();
-        // A process that has ended is a zombie until the guardian takes note: `pid (command) Z …`.
-        let state = format!("/proc/{}/stat", self.broker.as_raw_nonzero());
+        let stat = format!("/proc/{}/stat", self.broker.as_raw_nonzero());
         let started = poll(2 * SOON, || {
-            let has_ended = fs::read_to_string(&state).map_or(true, |stat| stat.contains(") Z"));
+            // A process that has ended is a zombie until the guardian takes note.
+            let has_ended = fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
             (has_ended || log().contains("Kafka Server started")).then_some(!has_ended)
         });
         assert_eq!(started, Some(true), "the broker does not start:\n{}", log());

@@ -119,7 +119,10 @@ fn compiler() -> anyhow::Result<Compiler> {
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Work(anyhow::Error::new(error).context("starting threads")))?;
-    Ok(runtime.block_on(future))
+    let done = runtime.block_on(future);
+    // What still runs is of no use to anybody, such as a question to a broker that is away.
+    runtime.shutdown_background();
+    Ok(done)
 }
 
 /// Writes to stdout, without colours where it is no terminal. A reader that has seen enough is no failure.

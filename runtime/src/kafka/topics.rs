@@ -34,7 +34,16 @@ pub async fn prepare(kafka: &Kafka, servers: &str, pipeline: &Pipeline, embedded
     examine(kafka, servers, pipeline, embedded, true).await
 }
 
-/// The same, but makes nothing: a topic that a route says to make may be missing.
+/// Waits until the brokers answer, however long that takes: a service that is started together with them need not be
+/// started in any order.
+///
+/// # Errors
+/// Without a client, which cannot be made of these properties.
+pub async fn await_brokers(kafka: &Kafka, servers: &str) -> anyhow::Result<()> {
+    Cluster::connect(kafka, servers, false)?.await_answer().await
+}
+
+/// The same as [`prepare`], but makes nothing: a topic that a route says to make may be missing.
 pub async fn check(kafka: &Kafka, servers: &str, pipeline: &Pipeline) -> anyhow::Result<Checked> {
     examine(kafka, servers, pipeline, false, false).await
 }
