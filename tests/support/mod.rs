@@ -8,6 +8,7 @@ mod kafka;
 mod oracle;
 mod process;
 mod records;
+mod scene;
 mod topics;
 
 use std::{
@@ -22,6 +23,7 @@ pub(crate) use kafka::kafka;
 pub(crate) use oracle::Oracle;
 pub(crate) use process::{Process, binary};
 pub(crate) use records::{Position, Record, Transaction};
+pub(crate) use scene::{Running, Scene, counts};
 pub(crate) use topics::{Headers, Stored};
 
 /// For what is expected to happen soon; generous, since the machine may be busy.

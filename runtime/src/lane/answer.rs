@@ -51,7 +51,8 @@ impl Lane {
         }
         kill_point!("before-apply");
         let applied = self.ledger.apply(checked, answer.emits.len());
-        self.again = None;
+        // What was redelivered meanwhile says nothing of the work that failed.
+        self.again.take_if(|(again, _)| again.is(&work));
         self.count(&applied);
         self.dispatch(&work, applied, answer.emits);
         if matches!(work, Work::Settle(_)) {
@@ -114,9 +115,9 @@ impl Lane {
         self.instance = None;
         self.ledger.lose_instance();
         self.shared.tally.add(|tally| *tally.failures.entry(failure.kind.to_string()).or_default() += 1);
-        if self.again.is_some() {
-            self.halt(&format!("the guest failed twice at {}: {failure}", work.describe()));
-            return;
+        if let Some((again, _)) = &self.again {
+            let failed = if again.is(&work) { "twice".to_owned() } else { format!("at {} and then", again.describe()) };
+            return self.halt(&format!("the guest failed {failed} at {}: {failure}", work.describe()));
         }
         warn!(partition = %self.source, call = work.describe(), %failure, "The guest failed; a fresh instance tries again");
         if !self.is_revoked() {
@@ -133,6 +134,9 @@ impl Lane {
             Ack::Letter(offset, rejection, Err(DeliveryError::TooLarge)) => {
                 warn!(partition = %self.source, %offset, code = rejection.code, "The route's topic does not take a record of this size: a stub goes in its place");
                 self.push_stub(offset, rejection, Missing::TooLarge);
+            }
+            Ack::StubTooLarge(offset) => {
+                self.halt(&format!("the topic of a route does not even take offset {offset} without its payload"));
             }
             Ack::Letter(offset, rejection, Err(DeliveryError::Failed(why))) => {
                 self.delivery_failed(&why);

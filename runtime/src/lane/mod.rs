@@ -169,7 +169,7 @@ impl Lane {
                 () = self.outbox.send_all(), if may_send => {}
                 in_hand = self.inbox.recv(), if wants_batch => {
                     self.inbox_is_open = in_hand.is_some();
-                    self.next = in_hand;
+                    self.next = in_hand.filter(|_| !self.halted);
                 }
                 () = sleep_until(wake) => self.look_at_the_clock(),
             }
@@ -197,8 +197,18 @@ impl Lane {
             && self.backlog.len() < BACKLOG
     }
 
+    /// A paused lane takes what is on its way to it, and drops it: it takes no room from the others.
     fn wants_batch(&self) -> bool {
-        self.inbox_is_open && self.next.is_none() && self.pressure.is_none() && self.may_judge()
+        self.inbox_is_open
+            && (self.halted || self.next.is_none() && self.pressure.is_none() && self.may_judge())
+    }
+
+    /// Whether the guest may be asked for verdicts, apart from the last time.
+    fn may_settle(&self) -> bool {
+        self.may_judge()
+            && self.shared.instances.are_owned()
+            && self.ledger.open_count() > 0
+            && (self.ending.is_none() || self.inbox_is_open)
     }
 
     /// Begins the call that is due, if one is.
@@ -268,8 +278,13 @@ impl Lane {
 
     /// No more is asked of the guest until the partition is assigned anew; what is settled is still committed.
     fn halt(&mut self, why: &str) {
+        if self.halted {
+            return;
+        }
         error!(partition = %self.source, committable = %self.ledger.committable(), "Paused: {why}");
         self.halted = true;
+        self.progress.halt();
+        self.reads.drop_lost();
         self.instance = None;
         self.again = None;
         self.next = None;

@@ -54,6 +54,8 @@ enum Outgoing {
 /// The client's word on one record. Failures carry what is needed to try again.
 pub(super) enum Ack {
     Letter(Offset, Arc<Rejection>, Result<(), DeliveryError>),
+    /// There is nothing smaller to send.
+    StubTooLarge(Offset),
     Emit(CallId, Arc<Emit>, Result<(), DeliveryError>),
 }
 
@@ -119,11 +121,15 @@ impl Outbox {
         };
         let record = dead_letter.to_record(&self.to.origin, route, *partitions);
         let (acks, offset, rejection) = (self.acks.clone(), letter.offset, Arc::clone(&letter.rejection));
+        let is_stub = matches!(letter.body, Body::Stub(_));
         self.to
             .producer
             .send(&record, move |result| {
                 // A lane that has ended wants no acks: whoever has the partition now judges anew.
-                drop(acks.send(Ack::Letter(offset, rejection, result)));
+                drop(acks.send(match result {
+                    Err(DeliveryError::TooLarge) if is_stub => Ack::StubTooLarge(offset),
+                    result => Ack::Letter(offset, rejection, result),
+                }));
             })
             .await;
     }

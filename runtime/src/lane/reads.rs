@@ -71,6 +71,12 @@ impl Reads {
         self.redelivery.take()
     }
 
+    /// Nothing is to be delivered again.
+    pub(super) fn drop_lost(&mut self) {
+        self.lost = None;
+        self.redelivery = None;
+    }
+
     /// `None` if nothing is wanted.
     fn read(&self, offsets: Vec<Offset>, ledger: &Ledger) -> Option<Readings> {
         let identity = Identity { topic_id: self.topic_id, leader_epochs: ledger.leader_epochs().clone() };

@@ -28,6 +28,15 @@ impl Work {
         }
     }
 
+    /// Whether it is the same work, perhaps given once more.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        match (self.in_hand(), other.in_hand()) {
+            (Some(one), Some(other)) => Arc::ptr_eq(&one.batch, &other.batch),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
     /// For logs.
     pub(super) fn describe(&self) -> String {
         match self {

@@ -13,7 +13,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
         mpsc as std_mpsc,
     },
     time::{Duration, Instant},
@@ -81,17 +81,28 @@ pub struct Ending {
 #[derive(Debug)]
 pub struct Progress {
     committable: AtomicI64,
+    halted: AtomicBool,
 }
 
 impl Progress {
     /// Nothing yet: committable is where the partition starts.
     pub fn new(start: NextOffset) -> Self {
-        Self { committable: AtomicI64::new(start.get()) }
+        Self { committable: AtomicI64::new(start.get()), halted: AtomicBool::new(false) }
     }
 
     /// Says up to where everything is settled.
     pub fn publish(&self, committable: NextOffset) {
         self.committable.store(committable.get(), Ordering::Release);
+    }
+
+    /// Says that the lane judges nothing more: it is sent no more batches.
+    pub fn halt(&self) {
+        self.halted.store(true, Ordering::Release);
+    }
+
+    /// Whether the lane judges nothing more.
+    pub fn is_halted(&self) -> bool {
+        self.halted.load(Ordering::Acquire)
     }
 
     /// Up to where everything is settled.

@@ -203,12 +203,16 @@ impl Slot {
 
     /// How many batches the lane would take at once.
     fn room(&self) -> usize {
-        self.batches.as_ref().map_or(0, mpsc::Sender::capacity)
+        let batches = self.batches.as_ref().filter(|_| !self.progress.is_halted());
+        batches.map_or(0, mpsc::Sender::capacity)
     }
 
     /// Hands over if there is room within the patience; gives the batch back if there is not.
     fn send(&self, batch: Batch, budget: &Budget, patience: Option<(&Handle, Duration)>) -> (Handed, Option<Batch>) {
         let Some(batches) = &self.batches else { return (Handed::Gone, None) };
+        if self.progress.is_halted() {
+            return (Handed::Full, Some(batch));
+        }
         let share = budget.share(&batch);
         let at_once = match (batches.try_reserve(), Arc::clone(&budget.permits).try_acquire_many_owned(share)) {
             (Err(TrySendError::Closed(())), _) => return (Handed::Gone, None),
