@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use rand::{RngCore as _, SeedableRng as _, rngs::StdRng};
 use rustix::process::Signal;
@@ -83,7 +83,6 @@ fn deferring_half_of_all_messages_takes_no_more_memory_than_accepting_them() {
     let messages = runs(200_000, 2_000_000);
     let each = i64::try_from(messages).unwrap() / i64::from(PARTITIONS);
     produce("many", each);
-    // Twice, so that neither is the one that finds the cache of compiled modules empty.
     let accepting = run("many", "accepting", each, false);
     let deferring = run("many", "deferring", each, true);
     let mut expected: BTreeMap<_, _> = (0..PARTITIONS)

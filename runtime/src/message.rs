@@ -109,6 +109,14 @@ pub struct Column {
 }
 
 impl Column {
+    fn with_room_of(other: &Self) -> Self {
+        Self {
+            lengths: Vec::with_capacity(other.lengths.len()),
+            ends: Vec::with_capacity(other.ends.len()),
+            bytes: Vec::with_capacity(other.bytes.len()),
+        }
+    }
+
     fn push(&mut self, value: Option<&[u8]>) {
         let length = value.map_or(-1, |value| i32::try_from(value.len()).unwrap_or(i32::MAX));
         self.bytes.extend_from_slice(value.unwrap_or_default());
@@ -171,6 +179,22 @@ impl Batch {
             header_ends: Vec::new(),
             header_names: Column::default(),
             header_values: Column::default(),
+        }
+    }
+
+    /// An empty batch of the same partition with room for as much as this one has, so that it need not grow.
+    pub fn another(&self) -> Self {
+        Self {
+            source: self.source.clone(),
+            offsets: Vec::with_capacity(self.len()),
+            timestamps: Vec::with_capacity(self.len()),
+            appended: Vec::with_capacity(self.len()),
+            leader_epochs: Vec::with_capacity(self.len()),
+            keys: Column::with_room_of(&self.keys),
+            payloads: Column::with_room_of(&self.payloads),
+            header_ends: Vec::with_capacity(self.len()),
+            header_names: Column::with_room_of(&self.header_names),
+            header_values: Column::with_room_of(&self.header_values),
         }
     }
 

@@ -15,6 +15,7 @@ pub(super) fn push(batch: &mut Batch, offset: Offset, message: &BorrowedMessage<
         rdkafka::Timestamp::CreateTime(millis) => Some(Timestamp::Create(millis)),
         rdkafka::Timestamp::LogAppendTime(millis) => Some(Timestamp::Append(millis)),
     };
-    let (epoch, headers) = (raw::leader_epoch(message), raw::headers(message));
-    batch.push(offset, timestamp, epoch, message.key(), message.payload(), headers);
+    // Only looked for when the payload has been copied: they come right behind it, and are then in the cache.
+    let headers = std::iter::once(message).flat_map(raw::headers);
+    batch.push(offset, timestamp, raw::leader_epoch(message), message.key(), message.payload(), headers);
 }

@@ -155,7 +155,7 @@ impl Slot {
         if self.building.is_empty() {
             return Handed::Over;
         }
-        let batch = std::mem::replace(&mut self.building, Batch::new(self.source.clone()));
+        let batch = self.close();
         self.since = None;
         let patience =
             if self.slow_until.is_some_and(|until| Instant::now() < until) { Duration::ZERO } else { PATIENCE };
@@ -174,7 +174,7 @@ impl Slot {
         if self.room() == 0 {
             return Handed::Full;
         }
-        let batch = std::mem::replace(&mut self.building, Batch::new(self.source.clone()));
+        let batch = self.close();
         match self.send(batch, budget, None) {
             (Handed::Full, Some(batch)) => {
                 self.building = batch;
@@ -185,6 +185,11 @@ impl Slot {
                 handed
             }
         }
+    }
+
+    fn close(&mut self) -> Batch {
+        let another = self.building.another();
+        std::mem::replace(&mut self.building, another)
     }
 
     /// Hands over the batch for which the partition was paused, once the lane has caught up.

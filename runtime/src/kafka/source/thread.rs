@@ -190,11 +190,13 @@ impl Thread {
             handed = slot.hand_over(&self.budget, &self.runtime);
         }
         self.poll_for = BUSY_POLL;
-        let source = slot.source.clone();
         match handed {
             Handed::Over => Ok(()),
-            Handed::Gone => Err(lane_gone(&source)),
-            Handed::Full => self.pause(&source),
+            Handed::Gone => Err(lane_gone(&slot.source)),
+            Handed::Full => {
+                let source = slot.source.clone();
+                self.pause(&source)
+            }
         }
     }
 
