@@ -1,13 +1,15 @@
 //! Known faults, put one at a time into a copy of the sources. The oracle must find each, and say which invariant it
 //! breaks: a test that cannot fail proves nothing.
 //!
-//! The copy shares the compiled dependencies. The sources themselves are never touched, whatever ends a run.
+//! The sources themselves are never touched, whatever ends a run, and nor is what was built of them: the copy is built in
+//! a folder of its own, which shares the compiled dependencies through hard links.
 
 mod table;
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -18,7 +20,7 @@ use serde_json::Value;
 use self::table::{MUTANTS, Mutant, TESTS, Test};
 use crate::{
     guests, prerequisites,
-    shell::{cargo, command, root, run, run_lines},
+    shell::{cargo, command, root, run_lines},
 };
 
 /// A test with a fault in what it tests may wait for what never comes.
@@ -35,10 +37,7 @@ pub(crate) fn run_named(names: &[String]) -> Result<()> {
     prerequisites::all()?;
     guests::build()?;
     let copy = Copy::make()?;
-    let results = copy.try_all(&mutants);
-    // The copy's binary took the place of this one's.
-    run(&mut cargo(&["build", "--package", "deadletter", "--features", "failpoints"]))?;
-    let results = results?;
+    let results = copy.try_all(&mutants)?;
     print!("{}", table(&results));
     let survived = results.iter().filter(|result| result.found.is_err()).count();
     ensure!(survived == 0, "{survived} of {} mutants survived", results.len());
@@ -58,22 +57,33 @@ struct Tried {
     found: Result<String, String>,
 }
 
-/// A copy of the repository in `target/mutants`.
+/// A copy of the repository, and where it is built.
 struct Copy {
-    folder: PathBuf,
+    source: PathBuf,
+    target: PathBuf,
 }
 
 impl Copy {
     fn make() -> Result<Self> {
-        let folder = root().join("target/mutants/source");
-        if folder.exists() {
-            fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        let (own, mutants) = (root().join("target"), root().join("target/mutants"));
+        let (source, target) = (mutants.join("source"), mutants.join("target"));
+        if source.exists() {
+            fs::remove_dir_all(&source).with_context(|| format!("cannot remove {}", source.display()))?;
         }
-        copy_folder(&root(), &folder)?;
+        let is_source = |path: &Path| !path.ends_with("target") && !path.ends_with(".git");
+        replicate(&root(), &source, &is_source, |from, to| fs::copy(from, to).map(drop))?;
         // Where its tests look for the broker and the guests.
-        std::os::unix::fs::symlink(root().join("target"), folder.join("target"))
-            .with_context(|| format!("cannot link target in {}", folder.display()))?;
-        Ok(Self { folder })
+        symlink(&own, source.join("target")).with_context(|| format!("cannot link {}", own.display()))?;
+        // Without the executables, and all that is this repository's.
+        let is_foreign = |path: &Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_library = name.starts_with("lib") || !path.parent().is_some_and(|folder| folder.ends_with("deps"));
+            is_library && !name.contains("deadletter") && !name.contains("xtask")
+        };
+        for folder in ["debug/deps", "debug/build", "debug/.fingerprint"] {
+            replicate(&own.join(folder), &target.join(folder), &is_foreign, |from, to| fs::hard_link(from, to))?;
+        }
+        Ok(Self { source, target })
     }
 
     fn try_all(&self, mutants: &[&Mutant]) -> Result<Vec<Tried>> {
@@ -87,7 +97,7 @@ impl Copy {
 
     fn try_one(&self, mutant: &Mutant) -> Result<Tried> {
         let began = Instant::now();
-        let file = self.folder.join(mutant.file);
+        let file = self.source.join(mutant.file);
         let source = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let write = |text: &str| fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()));
         write(&mutated(&source, mutant)?)?;
@@ -103,8 +113,8 @@ impl Copy {
     /// Builds the tests; their executables by the names of the tests.
     fn build(&self) -> Result<BTreeMap<String, PathBuf>> {
         let mut build = cargo(&["test", "--no-run", "--package", "deadletter", "--features", "failpoints"]);
-        build.args(["--message-format", "json-render-diagnostics", "--target-dir"]).arg(root().join("target"));
-        build.args(TESTS.iter().flat_map(|test| ["--test", test.binary])).current_dir(&self.folder);
+        build.args(["--message-format", "json-render-diagnostics", "--target-dir"]).arg(&self.target);
+        build.args(TESTS.iter().flat_map(|test| ["--test", test.binary])).current_dir(&self.source);
         let mut binaries = BTreeMap::new();
         let succeeded = run_lines(&mut build, |line| binaries.extend(executable(line)))?;
         ensure!(succeeded, "the tests were not built");
@@ -115,7 +125,8 @@ impl Copy {
     fn test(&self, binaries: &BTreeMap<String, PathBuf>, test: &Test) -> Result<(Option<i32>, String)> {
         let binary = binaries.get(test.binary).with_context(|| format!("cargo built no test {}", test.binary))?;
         let mut timeout = command("timeout", &["--kill-after=10s", &format!("{}s", LIMIT.as_secs())]);
-        timeout.arg(binary).args(["--exact", test.function]).current_dir(self.folder.join("runtime"));
+        timeout.arg(binary).args(["--exact", test.function]).current_dir(self.source.join("runtime"));
+        timeout.env_remove("DEADLETTER_SOAK");
         let output = timeout.output().context("cannot run `timeout`")?;
         let log = [output.stdout, output.stderr].concat();
         Ok((output.status.code(), String::from_utf8_lossy(&log).into_owned()))
@@ -150,18 +161,24 @@ fn executable(line: &str) -> Option<(String, PathBuf)> {
     Some((name.to_owned(), message.pointer("/executable")?.as_str()?.into()))
 }
 
-/// Copies a folder but for what is built and the history.
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+/// Makes of a folder another one with the files and folders that are wanted and not there yet.
+fn replicate(
+    from: &Path,
+    to: &Path,
+    is_wanted: &dyn Fn(&Path) -> bool,
+    place: fn(&Path, &Path) -> io::Result<()>,
+) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))? {
-        let (entry, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-        let copy = to.join(&name);
-        if entry.is_dir() {
-            if name != "target" && name != ".git" {
-                copy_folder(&entry, &copy)?;
-            }
-        } else {
-            fs::copy(&entry, &copy).with_context(|| format!("cannot copy {}", entry.display()))?;
+        let entry = entry?;
+        let (path, placed) = (entry.path(), to.join(entry.file_name()));
+        if !is_wanted(&path) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            replicate(&path, &placed, is_wanted, place)?;
+        } else if !placed.exists() {
+            place(&path, &placed).with_context(|| format!("cannot make {} of it", placed.display()))?;
         }
     }
     Ok(())

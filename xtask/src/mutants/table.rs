@@ -20,8 +20,11 @@ pub(super) struct Test {
 
 const CRASH: Test = Test { binary: "crash", function: "nothing_is_lost_or_made_up_when_the_process_is_killed" };
 
+const REBALANCE: Test =
+    Test { binary: "rebalance", function: "a_member_that_was_away_commits_nothing_when_it_is_back" };
+
 /// All tests that some mutant names.
-pub(super) const TESTS: &[&Test] = &[&CRASH];
+pub(super) const TESTS: &[&Test] = &[&CRASH, &REBALANCE];
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -64,5 +67,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         new: "self.hold(first.filter(|_| false), emits)",
         test: &CRASH,
         breaks: &["I1"],
+    },
+    Mutant {
+        name: "answer-after-assignment",
+        file: "runtime/src/kafka/source/rebalance.rs",
+        old: "        let order = if lost { Order::Lost } else { Order::Revoke };
+        let positions = self.end_lanes(&revoked, order, LANES_END);
+        if !lost {",
+        new: "        let positions = self.end_lanes(&revoked, Order::Revoke, LANES_END);
+        {",
+        test: &REBALANCE,
+        breaks: &["I4"],
     },
 ];
