@@ -86,7 +86,9 @@ fn deferring_half_of_all_messages_takes_no_more_memory_than_accepting_them() {
     let accepting = run("many", "accepting", each, false);
     let deferring = run("many", "deferring", each, true);
     let mut expected: BTreeMap<_, _> = (0..PARTITIONS)
-        .flat_map(|partition| (0..each).filter(|offset| is_rejected(*offset)).map(move |offset| ((partition, offset), ())))
+        .flat_map(|partition| {
+            (0..each).filter(|offset| is_rejected(*offset)).map(move |offset| ((partition, offset), ()))
+        })
         .collect();
     let rejected = expected.len();
     for letter in broker().read("deferring") {

@@ -63,11 +63,17 @@ fn main() {
     let rates = |runs: &[(f64, f64)]| runs.iter().map(|(rate, _)| *rate).collect();
     let ratios = |runs: &[(f64, f64)]| runs.iter().map(|(_, ratio)| *ratio).collect();
     for (name, rates) in [("bare loop", bares), ("lazy guest", rates(&lazy)), ("plain guest", rates(&plain))] {
-        println!("{}", json!({"name": format!("pipeline: {name}"), "value": median(rates).round(), "unit": "messages/s"}));
+        println!(
+            "{}",
+            json!({"name": format!("pipeline: {name}"), "value": median(rates).round(), "unit": "messages/s"})
+        );
     }
     for (name, ratios, least) in [("lazy guest", ratios(&lazy), 0.75), ("plain guest", ratios(&plain), 0.55)] {
         let value = (median(ratios) * 1000.0).round() / 1000.0;
-        println!("{}", json!({"name": format!("pipeline: {name} to bare loop"), "value": value, "unit": "×", "at-least": least}));
+        println!(
+            "{}",
+            json!({"name": format!("pipeline: {name} to bare loop"), "value": value, "unit": "×", "at-least": least})
+        );
     }
 }
 
@@ -96,7 +102,8 @@ fn bare() -> Run {
     let file = folder.path().join("bare.toml");
     fs::write(&file, config("testing-lazy", "bare")).unwrap();
     let config = Config::load(&file).unwrap();
-    let consumer: BaseConsumer = client::source(&config.kafka, &broker().servers, &config.pipelines["bench"]).create().unwrap();
+    let consumer: BaseConsumer =
+        client::source(&config.kafka, &broker().servers, &config.pipelines["bench"]).create().unwrap();
     let mut start = TopicPartitionList::new();
     for partition in 0..PARTITIONS {
         start.add_partition_offset(TOPIC, partition, Offset::Offset(0)).unwrap();
@@ -153,7 +160,8 @@ fn await_committed(group: &str) {
     let consumer = broker().consumer(group);
     eventually(SOON, "everything is committed", || {
         let committed = consumer.committed_offsets(wanted.clone(), SOON).ok()?;
-        let count: i64 = committed.elements().iter().filter_map(|element| element.offset().to_raw()).filter(|at| *at > 0).sum();
+        let count: i64 =
+            committed.elements().iter().filter_map(|element| element.offset().to_raw()).filter(|at| *at > 0).sum();
         (usize::try_from(count) == Ok(MESSAGES)).then_some(())
     });
 }
@@ -166,7 +174,8 @@ fn judged(topic: &str) -> Run {
     let (first, last) = (letters.iter().min_by_key(time).unwrap(), letters.iter().max_by_key(time).unwrap());
     // The batch with which the time begins is the first one of its partition: it ends where the next one begins.
     let of_first = letters.iter().filter(|letter| letter.partition == first.partition);
-    let of_first = of_first.map(|letter| number(letter, "deadletter.offset")).filter(|offset| *offset > 0).min().unwrap();
+    let of_first =
+        of_first.map(|letter| number(letter, "deadletter.offset")).filter(|offset| *offset > 0).min().unwrap();
     let seconds = time(&last).duration_since(time(&first)).unwrap().as_secs_f64();
     let sums = letters.iter().map(|letter| number(letter, "deadletter.reason"));
     Run { rate: (MESSAGES as u64 - of_first) as f64 / seconds, sum: sums.fold(0, u64::wrapping_add) }

@@ -8,7 +8,7 @@ use super::{
     Lane,
     instances::Called,
     outbox::{Ack, Body, Letter},
-    work::Work,
+    work::{Due, Work},
 };
 use crate::{
     guest::Failure,
@@ -20,27 +20,28 @@ use crate::{
 };
 
 impl Lane {
-    pub(super) fn answered(&mut self, (work, (instance, result)): (Work, Called)) {
+    pub(super) fn answered(&mut self, (due, (instance, result)): (Due, Called)) {
         self.last_call = Instant::now();
-        if matches!(work, Work::Settle(_)) {
+        if matches!(due.work, Work::Settle(_)) {
             self.settle_at = None;
         }
         match result {
             Ok(answer) => {
                 self.instance = instance;
-                self.accept_answer(work, answer);
+                self.accept_answer(due, answer);
             }
-            Err(failure) => self.failed(work, &failure),
+            Err(failure) => self.failed(due, &failure),
         }
         self.watch_limits();
     }
 
-    fn accept_answer(&mut self, work: Work, mut answer: Answer) {
+    fn accept_answer(&mut self, due: Due, mut answer: Answer) {
+        let work = &due.work;
         self.name_known_routes(&mut answer.verdicts);
         let batch = work.in_hand().map(|in_hand| in_hand.batch.offsets());
         let checked = match self.ledger.check(&answer.verdicts, batch) {
             Ok(checked) => checked,
-            Err(violation) => return self.failed(work, &Failure::contract(&violation.to_string())),
+            Err(violation) => return self.failed(due, &Failure::contract(&violation.to_string())),
         };
         if let Some((outcome, range)) = checked.unsupported() {
             let why = format!(
@@ -52,13 +53,17 @@ impl Lane {
         kill_point!("before-apply");
         let applied = self.ledger.apply(checked, answer.emits.len());
         // What was redelivered meanwhile says nothing of the work that failed.
-        self.again.take_if(|(again, _)| again.is(&work));
+        if due.repeated {
+            self.again = None;
+        }
         self.count(&applied);
-        self.dispatch(&work, applied, answer.emits);
+        self.dispatch(work, applied, answer.emits);
         if matches!(work, Work::Settle(_)) {
             kill_point!("after-settle");
         }
-        if self.ledger.open_count() == 0 {
+        if !self.shared.instances.are_owned() {
+            self.shared.instances.give_back(self.instance.take());
+        } else if self.ledger.open_count() == 0 {
             self.instance.take_if(|instance| self.shared.instances.is_worn(instance));
         }
     }
@@ -111,17 +116,19 @@ impl Lane {
     }
 
     /// The instance is lost. The same work is given once more, after what else it had open; a second failure pauses.
-    fn failed(&mut self, work: Work, failure: &Failure) {
+    fn failed(&mut self, due: Due, failure: &Failure) {
+        let call = due.work.describe();
         self.instance = None;
         self.ledger.lose_instance();
         self.shared.tally.add(|tally| *tally.failures.entry(failure.kind.to_string()).or_default() += 1);
-        if let Some((again, _)) = &self.again {
-            let failed = if again.is(&work) { "twice".to_owned() } else { format!("at {} and then", again.describe()) };
-            return self.halt(&format!("the guest failed {failed} at {}: {failure}", work.describe()));
+        if let Some(again) = &self.again {
+            let failed =
+                if due.repeated { "twice".to_owned() } else { format!("at {} and then", again.work.describe()) };
+            return self.halt(&format!("the guest failed {failed} at {call}: {failure}"));
         }
-        warn!(partition = %self.source, call = work.describe(), %failure, "The guest failed; a fresh instance tries again");
+        warn!(partition = %self.source, call, %failure, "The guest failed; a fresh instance tries again");
         if !self.is_revoked() {
-            self.again = Some((work, super::outbox::now_millis()));
+            self.again = Some(Due { repeated: true, ..due });
         }
     }
 
@@ -150,6 +157,7 @@ impl Lane {
             Ack::Emit(_, emit, Err(DeliveryError::TooLarge)) => {
                 let why =
                     format!("the topic of output `{}` does not take a record of {} bytes", emit.output, emit.bytes());
+                self.emit_refused = true;
                 self.halt(&why);
             }
             Ack::Emit(call, emit, Err(DeliveryError::Failed(why))) => {

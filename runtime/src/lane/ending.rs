@@ -1,6 +1,7 @@
 //! How a lane ends.
 
 use std::{
+    convert::Infallible,
     sync::mpsc as std_mpsc,
     time::{Duration, Instant},
 };
@@ -8,7 +9,7 @@ use std::{
 use tracing::warn;
 
 use super::Lane;
-use crate::{kafka::source::Order, message::TopicPartition, offset::NextOffset};
+use crate::kafka::source::Order;
 
 /// On a revocation, the running call gets this long before it is cut, and then `settle(last)` as long again.
 const CALL_ON_REVOKE: Duration = Duration::from_millis(500);
@@ -28,7 +29,8 @@ pub(super) enum Ended {
 
 /// An order that is being carried out.
 pub(super) struct Ending {
-    pub(super) done: std_mpsc::Sender<(TopicPartition, NextOffset)>,
+    /// Held until the lane ends.
+    _done: std_mpsc::Sender<Infallible>,
     by: Instant,
     /// By when the running call is cut, on a revocation.
     cut_at: Option<Instant>,
@@ -59,9 +61,10 @@ impl Lane {
             self.inbox_is_open = false;
             self.next = None;
             self.again = None;
+            self.reads.drop_lost();
         }
         self.ending = Some(Ending {
-            done: ending.done,
+            _done: ending.done,
             by: ending.by,
             cut_at: revoked.then(|| Instant::now() + CALL_ON_REVOKE),
             lost,
@@ -80,7 +83,7 @@ impl Lane {
         }
         let judging = self.calling.is_some() || self.next.is_some() || self.again.is_some() || self.inbox_is_open;
         let redelivering = !self.is_revoked() && !self.ledger.lost().is_empty();
-        let owing = !self.ledger.letters().is_empty() || self.ledger.held_count() > 0;
+        let owing = !self.ledger.letters().is_empty() || self.ledger.held_count() > 0 && !self.emit_refused;
         let settling = !self.halted && self.owes_last(ending);
         (!owing && !settling && (self.halted || !judging && !redelivering)).then_some(Ended::Done)
     }
@@ -102,7 +105,7 @@ impl Lane {
     pub(super) fn cut_call(&mut self) {
         let due = self.ending.as_ref().and_then(|ending| ending.cut_at).is_some_and(|at| at <= Instant::now());
         if due && let Some(calling) = self.calling.take() {
-            warn!(partition = %self.source, call = calling.work.describe(), "Cut the call: the partition is revoked");
+            warn!(partition = %self.source, call = calling.due.work.describe(), "Cut the call: the partition is revoked");
             self.ledger.lose_instance();
             self.again = None;
             if let Some(ending) = &mut self.ending {

@@ -1,6 +1,6 @@
 //! Instances of the guest: one of its own for each lane of a guest that settles, a pool for any other.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 use tracing::debug;
@@ -19,22 +19,18 @@ const HIGH_WATER: f64 = 0.75;
 pub struct Instances {
     guest: Guest,
     memory: usize,
+    pooled: usize,
     idle: Mutex<Vec<Instance>>,
     seats: Semaphore,
 }
 
-/// What came of a call: the answer, and the instance if it lives and is the lane's own.
+/// What came of a call: the answer, and the instance if it lives.
 pub(super) type Called = (Option<Instance>, Result<Answer, Failure>);
 
 impl Instances {
     /// No instance is made before the first call. `memory` is the limit of each in bytes.
     pub fn new(guest: Guest, memory: usize, pooled: usize) -> Self {
-        Self { guest, memory, idle: Mutex::default(), seats: Semaphore::new(pooled) }
-    }
-
-    /// What the instances are of.
-    pub fn guest(&self) -> &Guest {
-        &self.guest
+        Self { guest, memory, pooled, idle: Mutex::default(), seats: Semaphore::new(pooled) }
     }
 
     /// Whether each lane has an instance of its own.
@@ -42,19 +38,29 @@ impl Instances {
         self.guest.settles()
     }
 
-    /// Calls the lane's own instance, one of the pool, or a new one. Dropping the future drops the instance with it.
+    /// Calls the lane's own instance, one of the pool, or a new one, which it gives back. Dropping the future drops the
+    /// instance with it.
     pub(super) async fn call(self: Arc<Self>, own: Option<Instance>, fresh: bool, request: Request) -> Called {
         if self.are_owned() {
             return self.call_on(own, request).await;
         }
         // Closed never: the semaphore lives as long as we do.
         let _seat = self.seats.acquire().await;
-        let pooled = if fresh { None } else { self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() };
-        let (instance, result) = self.call_on(pooled, request).await;
-        if let Some(instance) = instance.filter(|instance| !self.is_worn(instance)) {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(instance);
+        let pooled = if fresh { None } else { self.idle().pop() };
+        self.call_on(pooled, request).await
+    }
+
+    /// Returns an instance to the pool, once its answer is found to keep the contract.
+    pub(super) fn give_back(&self, instance: Option<Instance>) {
+        let Some(instance) = instance.filter(|instance| !self.is_worn(instance)) else { return };
+        let mut idle = self.idle();
+        if idle.len() < self.pooled {
+            idle.push(instance);
         }
-        (None, result)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Instance>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether an instance should be replaced when nothing is open with it.

@@ -36,7 +36,8 @@ impl Lane {
         let settle = self.settle_at.filter(|_| self.may_settle());
         let grace = self.pressure.as_ref().map(|pressure| pressure.until);
         let grace = grace.filter(|_| !self.halted && self.calling.is_none());
-        let back_off = self.back_off_until.filter(|until| now < *until && (self.owes_reads() || !self.outbox.is_empty()));
+        let back_off =
+            self.back_off_until.filter(|until| now < *until && (self.owes_reads() || !self.outbox.is_empty()));
         let idle = self.instance.as_ref().map(|_| self.last_call + IDLE).filter(|_| self.ledger.open_count() == 0);
         let due = [settle, grace, back_off, idle].into_iter().flatten().chain(self.ending_wakes()).min();
         // Limits by age are looked at once a second while offsets are open; nothing else is due without an event.

@@ -29,7 +29,7 @@ use self::{
     limits::Pressure,
     outbox::{Ack, Outbox},
     reads::Reads,
-    work::{Request, Work},
+    work::{Due, Request, Work},
 };
 pub use self::{
     instances::Instances,
@@ -75,7 +75,7 @@ pub struct Shared {
 
 /// A call that is running. Dropping it drops the instance that runs it.
 struct Calling {
-    work: Work,
+    due: Due,
     future: Pin<Box<dyn Future<Output = Called> + Send>>,
 }
 
@@ -92,8 +92,8 @@ pub struct Lane {
     /// The instance of a guest that settles, between calls.
     instance: Option<Instance>,
     calling: Option<Calling>,
-    /// Work at which an instance was lost, to be given once more; with the `now` it was first given.
-    again: Option<(Work, i64)>,
+    /// Work at which an instance was lost, to be given once more.
+    again: Option<Due>,
     next: Option<InHand>,
     outbox: Outbox,
     acks: mpsc::UnboundedReceiver<Ack>,
@@ -105,6 +105,8 @@ pub struct Lane {
     last_call: Instant,
     pressure: Option<Pressure>,
     halted: bool,
+    /// An emitted record will never be acknowledged.
+    emit_refused: bool,
     ending: Option<ending::Ending>,
 }
 
@@ -139,8 +141,10 @@ impl Lane {
             last_call: Instant::now(),
             pressure: None,
             halted: false,
+            emit_refused: false,
             ending: None,
         };
+        shared.tally.add(|tally| _ = tally.halted.remove(&lane.source));
         tokio::spawn(lane.run());
         Outlet { batches, orders: orders_sender, progress }
     }
@@ -175,10 +179,6 @@ impl Lane {
             }
         };
         debug!(partition = %self.source, committable = %self.ledger.committable(), ?ended, "Lane ended");
-        if let Some(ending) = self.ending {
-            // A source that waits no more has given the partition up.
-            drop(ending.done.send((self.source, self.ledger.committable())));
-        }
     }
 
     /// Time on the ledger's clock.
@@ -199,8 +199,7 @@ impl Lane {
 
     /// A paused lane takes what is on its way to it, and drops it: it takes no room from the others.
     fn wants_batch(&self) -> bool {
-        self.inbox_is_open
-            && (self.halted || self.next.is_none() && self.pressure.is_none() && self.may_judge())
+        self.inbox_is_open && (self.halted || self.next.is_none() && self.pressure.is_none() && self.may_judge())
     }
 
     /// Whether the guest may be asked for verdicts, apart from the last time.
@@ -216,10 +215,9 @@ impl Lane {
         if self.calling.is_some() || self.halted {
             return;
         }
-        let again = self.again.is_some();
-        let Some((work, now)) = self.due_work() else { return };
-        match &work {
-            Work::Batch(in_hand) if again => self.ledger.redelivered(in_hand.batch.offsets()),
+        let Some(due) = self.due_work() else { return };
+        match &due.work {
+            Work::Batch(in_hand) if due.repeated => self.ledger.redelivered(in_hand.batch.offsets()),
             Work::Batch(in_hand) => {
                 let batch = &in_hand.batch;
                 self.ledger.deliver(batch.offsets(), batch.leader_epochs(), self.born.elapsed());
@@ -231,17 +229,16 @@ impl Lane {
             }
             Work::Settle(_) => {}
         }
-        let request = Request { call: Call { source: self.source.clone(), now }, work: work.clone() };
-        let future = Box::pin(Arc::clone(&self.shared.instances).call(self.instance.take(), again, request));
-        self.calling = Some(Calling { work, future });
+        let request = Request { call: Call { source: self.source.clone(), now: due.now }, work: due.work.clone() };
+        let future = Box::pin(Arc::clone(&self.shared.instances).call(self.instance.take(), due.repeated, request));
+        self.calling = Some(Calling { due, future });
     }
 
     /// What the guest is to do next: first what a lost instance had open, then what it failed at, then what is new.
-    fn due_work(&mut self) -> Option<(Work, i64)> {
-        let now = outbox::now_millis();
+    fn due_work(&mut self) -> Option<Due> {
         if !self.is_revoked() {
             if let Some(in_hand) = self.reads.take_redelivery() {
-                return Some((Work::Redelivery(in_hand), now));
+                return Some(Due::new(Work::Redelivery(in_hand)));
             }
             if !self.to_redeliver().is_empty() {
                 return None;
@@ -252,9 +249,9 @@ impl Lane {
         }
         // Before the next batch: under load there is always one.
         if let Some(occasion) = self.due_occasion() {
-            return Some((Work::Settle(occasion), now));
+            return Some(Due::new(Work::Settle(occasion)));
         }
-        Some((Work::Batch(self.next.take()?), now))
+        Some(Due::new(Work::Batch(self.next.take()?)))
     }
 
     /// Whether and why the guest is to settle now.
@@ -293,13 +290,13 @@ impl Lane {
 }
 
 /// The end of the running call; never, while there is none.
-async fn finish(calling: &mut Option<Calling>) -> (Work, Called) {
+async fn finish(calling: &mut Option<Calling>) -> (Due, Called) {
     match calling {
         Some(running) => {
             let called = (&mut running.future).await;
-            let work = running.work.clone();
+            let due = running.due.clone();
             *calling = None;
-            (work, called)
+            (due, called)
         }
         None => std::future::pending().await,
     }

@@ -1,13 +1,12 @@
 //! Messages that are read again: rejected ones on their way to the dead letters, and what a lost instance had open.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Instant};
 
 use tracing::{error, warn};
 
 use super::{
     BACK_OFF, Lane,
     outbox::{Body, Letter},
-    work::Work,
 };
 use crate::{
     config::OnGone,
@@ -38,14 +37,17 @@ pub(super) struct Reads {
     shadow: ShadowReaders,
     source: TopicPartition,
     topic_id: Option<TopicId>,
-    letters: Option<Readings>,
+    letters: Option<Running>,
     /// What `letters` has not answered yet.
     window: BTreeMap<Offset, Arc<Rejection>>,
-    lost: Option<Readings>,
+    lost: Option<Running>,
     redelivery: Option<InHand>,
 }
 
 type Turn = Result<Option<Reading>, ReadError>;
+
+/// A turn that is being read.
+type Running = Pin<Box<dyn Future<Output = (Readings, Turn)> + Send>>;
 
 /// What a read brought.
 pub(super) enum Read {
@@ -78,9 +80,9 @@ impl Reads {
     }
 
     /// `None` if nothing is wanted.
-    fn read(&self, offsets: Vec<Offset>, ledger: &Ledger) -> Option<Readings> {
+    fn read(&self, offsets: Vec<Offset>, ledger: &Ledger) -> Option<Running> {
         let identity = Identity { topic_id: self.topic_id, leader_epochs: ledger.leader_epochs().clone() };
-        Want::new(self.source.clone(), Arc::new(identity), offsets).map(|want| self.shadow.read(want))
+        Want::new(self.source.clone(), Arc::new(identity), offsets).map(|want| turn_of(self.shadow.read(want)))
     }
 }
 
@@ -93,18 +95,24 @@ fn status(missing: shadow::Missing) -> Missing {
     }
 }
 
-/// The next turn of what is being read, or its end. After an error the same is asked again.
-async fn next(readings: &mut Option<Readings>) -> Turn {
-    match readings {
-        Some(running) => {
-            let turn = running.next().await;
-            if matches!(turn, Ok(None)) {
-                *readings = None;
-            }
+/// The next turn of what is being read, or its end. After an error the same is asked again. Dropped midway, the turn goes
+/// on at the next call: it must not begin anew with each event of a busy lane.
+async fn next(running: &mut Option<Running>) -> Turn {
+    match running {
+        Some(future) => {
+            let (readings, turn) = future.await;
+            *running = (!matches!(turn, Ok(None))).then(|| turn_of(readings));
             turn
         }
         None => std::future::pending().await,
     }
+}
+
+fn turn_of(mut readings: Readings) -> Running {
+    Box::pin(async move {
+        let turn = readings.next().await;
+        (readings, turn)
+    })
 }
 
 impl Lane {
@@ -130,7 +138,7 @@ impl Lane {
     /// What a lost instance had open, besides the batch in hand at which it failed.
     pub(super) fn to_redeliver(&self) -> OffsetSet {
         let mut lost = self.ledger.lost().clone();
-        if let Some((Work::Batch(in_hand) | Work::Redelivery(in_hand), _)) = &self.again {
+        if let Some(in_hand) = self.again.as_ref().and_then(|due| due.work.in_hand()) {
             lost.subtract(&in_hand.batch.iter().map(|message| message.offset).collect());
         }
         lost
@@ -176,7 +184,9 @@ impl Lane {
     fn have_lost(&mut self, reading: Reading) {
         for (offset, missing) in reading.missing {
             let missing = status(missing);
-            self.ledger.give_up(offset);
+            if !self.ledger.give_up(offset) {
+                continue; // the host rejected it meanwhile
+            }
             self.shared.tally.add(|tally| *tally.rejected.entry(PAYLOAD_GONE.to_owned()).or_default() += 1);
             let reason = format!("open when its instance was lost, and cannot be read again: {}", missing.status());
             let rejection = Rejection { route: None, code: PAYLOAD_GONE.to_owned(), reason };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::outbox::now_millis;
 use crate::{
     guest::{Call, Failure, Instance, Occasion},
     kafka::source::InHand,
@@ -28,15 +29,6 @@ impl Work {
         }
     }
 
-    /// Whether it is the same work, perhaps given once more.
-    pub(super) fn is(&self, other: &Self) -> bool {
-        match (self.in_hand(), other.in_hand()) {
-            (Some(one), Some(other)) => Arc::ptr_eq(&one.batch, &other.batch),
-            (None, None) => true,
-            _ => false,
-        }
-    }
-
     /// For logs.
     pub(super) fn describe(&self) -> String {
         match self {
@@ -47,6 +39,22 @@ impl Work {
                 [] => "process(nothing)".to_owned(),
             },
         }
+    }
+}
+
+/// Work that is to be done now.
+#[derive(Clone)]
+pub(super) struct Due {
+    pub(super) work: Work,
+    /// When it was first given, in milliseconds since the epoch: the guest's clock, also when it is given again.
+    pub(super) now: i64,
+    /// An instance was lost at it before.
+    pub(super) repeated: bool,
+}
+
+impl Due {
+    pub(super) fn new(work: Work) -> Self {
+        Self { work, now: now_millis(), repeated: false }
     }
 }
 

@@ -133,11 +133,14 @@ impl Ledger {
     }
 
     /// A lost offset cannot be delivered again, since its message is gone: it is a letter from now on.
-    pub fn give_up(&mut self, offset: Offset) {
-        if self.lost.remove(offset) {
+    /// `false` if it is not lost, or no longer.
+    pub fn give_up(&mut self, offset: Offset) -> bool {
+        let was_lost = self.lost.remove(offset);
+        if was_lost {
             self.revision += 1;
             self.letters.insert(offset);
         }
+        was_lost
     }
 
     /// What an answer settles is taken out of what is open. `emits` is the number of records that it emitted.

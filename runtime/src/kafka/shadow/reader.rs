@@ -147,7 +147,7 @@ impl Reader {
             // Whoever asked may have given up.
             drop(request.item.answers.send(served));
         } else {
-            request.item.patience *= 2;
+            request.item.patience = request.item.patience.saturating_mul(2);
             self.queue.waiting.push_back(request);
         }
         // While it is assigned and not read from, it spins.

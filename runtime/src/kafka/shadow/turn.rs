@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rdkafka::{Message as _, error::KafkaResult, message::BorrowedMessage};
+use rdkafka::{error::KafkaResult, message::BorrowedMessage};
 
 use super::{
     Missing, Reading, TURN_BYTES, Want,
@@ -14,8 +14,8 @@ use super::{
     threshold::Stretch,
 };
 use crate::{
-    kafka::raw,
-    message::{Timestamp, TopicPartition},
+    kafka::{copy, raw},
+    message::TopicPartition,
     offset::{NextOffset, Offset},
 };
 
@@ -139,12 +139,12 @@ impl<'w> Turn<'w> {
     /// Whether it was wanted.
     fn take(&mut self, offset: Offset, message: &BorrowedMessage<'_>) -> bool {
         self.quiet = None;
+        self.end = None;
         self.broker = raw::serving_broker(message);
         self.spent += message.payload_len() + message.key_len() + MESSAGE_BYTES;
         let leader_epoch = raw::leader_epoch(message);
         let Some(batch) = self.answers.arrived(offset, leader_epoch) else { return false };
-        let (key, payload) = (message.key(), message.payload());
-        batch.push(offset, timestamp(message.timestamp()), leader_epoch, key, payload, raw::headers(message));
+        copy::push(batch, offset, message);
         true
     }
 
@@ -218,13 +218,5 @@ impl<'w> Turn<'w> {
                 None
             }
         }
-    }
-}
-
-const fn timestamp(timestamp: rdkafka::Timestamp) -> Option<Timestamp> {
-    match timestamp {
-        rdkafka::Timestamp::NotAvailable => None,
-        rdkafka::Timestamp::CreateTime(millis) => Some(Timestamp::Create(millis)),
-        rdkafka::Timestamp::LogAppendTime(millis) => Some(Timestamp::Append(millis)),
     }
 }

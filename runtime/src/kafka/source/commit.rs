@@ -34,12 +34,9 @@ impl Thread {
             return;
         }
         kill_point!("before-commit");
-        match self.consumer.commit(&list::at(positions), mode) {
-            Ok(()) => self.count(|counts| counts.committed.extend(positions.iter().cloned())),
-            Err(error) => {
-                warn!(%error, "A commit failed; it is tried again");
-                self.consumer.context().uncommitted.store(true, Ordering::Release);
-            }
+        if let Err(error) = self.consumer.commit(&list::at(positions), mode) {
+            warn!(%error, "A commit failed; it is tried again");
+            self.consumer.context().uncommitted.store(true, Ordering::Release);
         }
         kill_point!("after-commit");
     }

@@ -66,7 +66,7 @@ impl Thread {
                 OnOutOfRange::Latest => high,
             };
             warn!(partition = %source, %position, low, high, to, "The position was outside of the log; messages may be lost");
-            self.restart_at(&source, NextOffset::new(to).unwrap_or(position))?;
+            self.move_to(&source, NextOffset::new(to).unwrap_or(position))?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ mod slot;
 mod thread;
 
 use std::{
-    collections::BTreeMap,
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::topic_ids::TopicId;
@@ -73,8 +73,8 @@ pub enum Order {
 pub struct Ending {
     /// The end is then, finished or not.
     pub by: Instant,
-    /// Gets the lane's last committable position. Dropped unused, it says that the lane is gone.
-    pub done: std_mpsc::Sender<(TopicPartition, NextOffset)>,
+    /// Dropped at the end of the lane; nothing is sent.
+    pub done: std_mpsc::Sender<Infallible>,
 }
 
 /// What a lane tells the source while it works.
@@ -115,8 +115,6 @@ impl Progress {
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SourceCounts {
-    /// Messages copied into batches.
-    pub delivered: u64,
     /// Rebalances: assignments and revocations.
     pub rebalances: u64,
     /// The longest time that one of them stopped the consumer.
@@ -124,11 +122,4 @@ pub struct SourceCounts {
     pub longest_rebalance: Duration,
     /// Times a partition was paused because its lane was full.
     pub pauses: u64,
-    /// The last committed position of each partition that was assigned at some time.
-    #[serde(serialize_with = "by_name")]
-    pub committed: BTreeMap<TopicPartition, NextOffset>,
-}
-
-fn by_name<S: Serializer>(committed: &BTreeMap<TopicPartition, NextOffset>, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_map(committed.iter().map(|(source, position)| (source.to_string(), position.get())))
 }

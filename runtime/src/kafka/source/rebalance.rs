@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError, mpsc as std_mpsc},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -11,6 +12,8 @@ use anyhow::{Context as _, Result, bail};
 use rdkafka::{
     TopicPartitionList,
     consumer::{CommitMode, Consumer, RebalanceProtocol},
+    error::KafkaResult,
+    topic_partition_list::TopicPartitionListElem,
     types::RDKafkaRespErr,
 };
 use tracing::{debug, info, warn};
@@ -33,8 +36,9 @@ use crate::{
 /// What the lanes get of a revocation; the rest of its two seconds is for the commit.
 const LANES_END: Duration = Duration::from_millis(1500);
 
-/// How often the committed offsets are asked for before the pipeline gives up.
+/// How often the brokers are asked something before the pipeline gives up, and after what pause.
 const ASK_TIMES: usize = 6;
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 impl Thread {
     /// Carries out what the last poll announced.
@@ -93,15 +97,12 @@ impl Thread {
 
     /// The committed offsets, and the configured start where there is none.
     fn positions(&self, partitions: &TopicPartitionList) -> Result<Vec<(TopicPartition, NextOffset)>> {
-        let committed = (1..=ASK_TIMES)
-            .find_map(|time| match self.consumer.committed_offsets(partitions.clone(), ASK) {
-                Ok(committed) => Some(committed),
-                Err(error) => {
-                    warn!(%error, time, of = ASK_TIMES, "Cannot read the committed offsets");
-                    None
-                }
-            })
-            .with_context(|| format!("cannot read the committed offsets of group {}", self.pipeline.group))?;
+        let committed = self.ask("the committed offsets", || {
+            let committed = self.consumer.committed_offsets(partitions.clone(), ASK)?;
+            // A partition without an answer is not one without a commit.
+            committed.elements().iter().try_for_each(TopicPartitionListElem::error)?;
+            Ok(committed)
+        })?;
         let mut positions = Vec::with_capacity(committed.count());
         for element in committed.elements() {
             let source = TopicPartition::new(element.topic(), element.partition());
@@ -119,15 +120,30 @@ impl Thread {
     }
 
     fn configured_start(&self, source: &TopicPartition) -> Result<NextOffset> {
-        let (low, high) = self
-            .consumer
-            .fetch_watermarks(&source.topic, source.partition, ASK)
-            .with_context(|| format!("cannot read the watermarks of {source}"))?;
+        let (low, high) = self.ask(&format!("the watermarks of {source}"), || {
+            self.consumer.fetch_watermarks(&source.topic, source.partition, ASK)
+        })?;
         let start = match self.pipeline.start {
             Start::Earliest => low,
             Start::Latest => high,
         };
         NextOffset::new(start).with_context(|| format!("{source} has a negative watermark"))
+    }
+
+    /// Asks the brokers a few times before it gives up, as during an election.
+    fn ask<T>(&self, what: &str, question: impl Fn() -> KafkaResult<T>) -> Result<T> {
+        let mut time = 1;
+        loop {
+            match question() {
+                Ok(answer) => return Ok(answer),
+                Err(error) if time < ASK_TIMES => warn!(%error, time, of = ASK_TIMES, "Cannot read {what}"),
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot read {what} for group {}", self.pipeline.group));
+                }
+            }
+            time += 1;
+            thread::sleep(ASK_AGAIN);
+        }
     }
 
     fn revoke(&mut self, partitions: &TopicPartitionList) -> Result<()> {
@@ -155,34 +171,50 @@ impl Thread {
     ) -> Vec<(TopicPartition, NextOffset)> {
         let by = Instant::now() + within;
         let (done, finished) = std_mpsc::channel();
-        let (ending, staying) =
+        let (mut ending, staying): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.slots).into_iter().partition(|slot| ending.contains(&slot.source));
         self.slots = staying;
-        let ending: Vec<Slot> = ending;
-        for mut slot in ending {
+        // The client keeps a pause beyond the assignment.
+        let paused: Vec<_> = ending.iter().filter(|slot| slot.is_paused()).map(|slot| &slot.source).collect();
+        if let Err(error) = self.consumer.resume(&list::of(paused)) {
+            warn!(%error, "Cannot resume what is given up");
+        }
+        for slot in &mut ending {
             slot.end(order(Ending { by, done: done.clone() }));
         }
         drop(done);
-        let mut positions = Vec::new();
-        while let Ok(position) = finished.recv_timeout(by.saturating_duration_since(Instant::now()) + OVERTIME) {
-            positions.push(position);
-        }
-        positions
+        // The slots live until every lane has dropped its sender: a lane without a source gives up.
+        let _all_dropped = finished.recv_timeout(by.saturating_duration_since(Instant::now()) + OVERTIME);
+        ending
+            .into_iter()
+            .map(|slot| {
+                let committable = slot.progress.committable();
+                (slot.source, committable)
+            })
+            .collect()
     }
 
-    /// Ends a lane and begins anew somewhere else in the log.
-    pub(super) fn restart_at(&mut self, source: &TopicPartition, position: NextOffset) -> Result<()> {
-        let ended = self.end_lanes(std::slice::from_ref(source), Order::Revoke, LANES_END);
-        self.commit_positions(&ended, CommitMode::Sync);
+    /// Goes on somewhere else in the log. Forwards, the lane stays: what is open in it stays open. Backwards, offsets come
+    /// again that its ledger has behind it, which takes a new one.
+    pub(super) fn move_to(&mut self, source: &TopicPartition, position: NextOffset) -> Result<()> {
+        let stays = self.slots.iter_mut().find(|slot| slot.source == *source && slot.next <= position);
+        let stays = stays.map(|slot| slot.next = position).is_some();
+        if !stays {
+            let ended = self.end_lanes(std::slice::from_ref(source), Order::Revoke, LANES_END);
+            self.commit_positions(&ended, CommitMode::Sync);
+        }
         if matches!(self.consumer.rebalance_protocol(), RebalanceProtocol::Cooperative) {
             self.consumer.incremental_unassign(&list::of([source])).with_context(|| format!("cannot stop {source}"))?;
             self.tell_client_to_read(&[(source.clone(), position)])?;
         } else {
-            let all: Vec<_> = self.slots.iter().map(|slot| (slot.source.clone(), slot.next)).collect();
-            self.tell_client_to_read(&[all, vec![(source.clone(), position)]].concat())?;
+            let others = self.slots.iter().filter(|slot| slot.source != *source);
+            let others: Vec<_> = others.map(|slot| (slot.source.clone(), slot.next)).collect();
+            self.tell_client_to_read(&[others, vec![(source.clone(), position)]].concat())?;
         }
-        let topic_id = self.topic_ids(&BTreeSet::from([Arc::clone(&source.topic)])).remove(&source.topic);
-        self.spawn_lane(source.clone(), position, topic_id);
+        if !stays {
+            let topic_id = self.topic_ids(&BTreeSet::from([Arc::clone(&source.topic)])).remove(&source.topic);
+            self.spawn_lane(source.clone(), position, topic_id);
+        }
         Ok(())
     }
 

@@ -37,8 +37,8 @@ const IDLE_POLL: Duration = Duration::from_millis(20);
 /// The same while batches grow or partitions are paused: bounds how late they are handed over or resumed.
 pub(super) const BUSY_POLL: Duration = Duration::from_millis(2);
 
-/// Messages taken between two looks at the clock.
-const TAKEN_BETWEEN_CHORES: u32 = 256;
+/// Messages taken between two looks at the clock, which costs about as much as copying a small one.
+const TAKEN_BETWEEN_LOOKS: u32 = 16;
 
 /// How long a question to the broker may take.
 pub(super) const ASK: Duration = Duration::from_secs(5);
@@ -149,20 +149,22 @@ impl Thread {
         let mut next_commit = Instant::now() + self.pipeline.commit;
         // The slot of the message before: messages come in runs of one partition.
         let mut current = 0;
-        let mut taken = 0;
+        let mut taken = 0_u32;
+        let mut looked = Instant::now();
         while !self.drain.load(Ordering::Acquire) {
             match consumer.poll(self.poll_for) {
                 Some(Ok(message)) => {
                     self.take(&message, &mut current)?;
                     taken += 1;
-                    if taken < TAKEN_BETWEEN_CHORES {
+                    let busy = taken % TAKEN_BETWEEN_LOOKS != 0 || looked.elapsed() < BUSY_POLL;
+                    if busy {
                         continue;
                     }
                 }
                 Some(Err(error)) => self.heard(error)?,
                 None => {}
             }
-            taken = 0;
+            looked = Instant::now();
             self.carry_out_rebalances()?;
             self.look_after_slots()?;
             if Instant::now() >= next_commit {
