@@ -183,6 +183,7 @@ impl Batch {
     }
 
     /// An empty batch of the same partition with room for as much as this one has, so that it need not grow.
+    #[must_use]
     pub fn another(&self) -> Self {
         Self {
             source: self.source.clone(),

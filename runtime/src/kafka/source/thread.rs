@@ -156,7 +156,7 @@ impl Thread {
                 Some(Ok(message)) => {
                     self.take(&message, &mut current)?;
                     taken += 1;
-                    let busy = taken % TAKEN_BETWEEN_LOOKS != 0 || looked.elapsed() < BUSY_POLL;
+                    let busy = !taken.is_multiple_of(TAKEN_BETWEEN_LOOKS) || looked.elapsed() < BUSY_POLL;
                     if busy {
                         continue;
                     }
