@@ -188,6 +188,7 @@ impl Running {
             instances: Arc::new(Instances::new(guest, pipeline.guest.memory, pipeline.instances)),
             destinations: Arc::new(destinations),
             shadow: cluster.shadow().clone(),
+            watermarks: cluster.watermarks().cloned(),
             tally: TallyBook::default(),
             pipeline,
         });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use tracing::info;
 
-use super::{Embedded, Producer, ShadowReaders, TopicIds};
+use super::{Embedded, Producer, ShadowReaders, TopicIds, Watermarks};
 use crate::config::{Brokers, Config, Kafka};
 
 /// The clients that all pipelines of a cluster share, and the mock cluster if the configuration asks for it.
@@ -14,6 +14,7 @@ pub struct Cluster {
     servers: String,
     producer: Producer,
     shadow: ShadowReaders,
+    watermarks: Watermarks,
     embedded: Option<Embedded>,
 }
 
@@ -35,7 +36,8 @@ impl Cluster {
         };
         let producer = Producer::new(&config.kafka, &servers);
         let shadow = ShadowReaders::new(&config.kafka, &servers, TopicIds::new(&config.kafka, &servers));
-        Ok(Self { kafka: config.kafka.clone(), servers, producer, shadow, embedded })
+        let watermarks = Watermarks::new(&config.kafka, &servers);
+        Ok(Self { kafka: config.kafka.clone(), servers, producer, shadow, watermarks, embedded })
     }
 
     /// How it was configured.
@@ -61,6 +63,11 @@ impl Cluster {
     /// The shadow readers.
     pub fn shadow(&self) -> &ShadowReaders {
         &self.shadow
+    }
+
+    /// The watermarks; `None` where nothing is ever deleted.
+    pub fn watermarks(&self) -> Option<&Watermarks> {
+        (!self.is_embedded()).then_some(&self.watermarks)
     }
 }
 

@@ -13,12 +13,14 @@ pub mod shadow;
 pub mod source;
 pub mod topic_ids;
 pub mod topics;
+mod watermarks;
 
 pub use cluster::Cluster;
 pub use embedded::Embedded;
 pub use producer::{DeliveryError, Producer};
 pub use shadow::ShadowReaders;
 pub use topic_ids::TopicIds;
+pub use watermarks::Watermarks;
 
 use rdkafka::message::BorrowedMessage;
 

@@ -61,6 +61,7 @@ impl Lane {
         if open == 0 {
             self.settle_at = None;
             self.pressure = None;
+            self.retention.forget();
             return;
         }
         self.settle_at.get_or_insert(now + self.shared.pipeline.settle);

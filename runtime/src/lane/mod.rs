@@ -3,6 +3,7 @@
 
 mod answer;
 mod ending;
+mod head_room;
 mod instances;
 mod limits;
 mod outbox;
@@ -25,6 +26,7 @@ use tracing::{debug, error};
 
 use self::{
     ending::Ended,
+    head_room::Retention,
     instances::Called,
     limits::Pressure,
     outbox::{Ack, Outbox},
@@ -40,7 +42,7 @@ use crate::{
     config::Pipeline,
     guest::{Call, Instance, Occasion},
     kafka::{
-        ShadowReaders,
+        ShadowReaders, Watermarks,
         source::{Assigned, InHand, Order, Outlet, Progress},
     },
     ledger::{Ledger, Rejected},
@@ -69,6 +71,8 @@ pub struct Shared {
     pub destinations: Arc<Destinations>,
     /// The cluster's shadow readers.
     pub shadow: ShadowReaders,
+    /// Where the log begins; `None` where nothing is ever deleted.
+    pub watermarks: Option<Watermarks>,
     /// What the pipeline has done.
     pub tally: TallyBook,
 }
@@ -104,6 +108,7 @@ pub struct Lane {
     settle_at: Option<Instant>,
     last_call: Instant,
     pressure: Option<Pressure>,
+    retention: Retention,
     halted: bool,
     /// An emitted record will never be acknowledged.
     emit_refused: bool,
@@ -135,7 +140,8 @@ impl Lane {
             acks,
             emitted_bytes: 0,
             backlog: Rejected::default(),
-            reads: Reads::new(shared.shadow.clone(), source, assigned.topic_id),
+            reads: Reads::new(shared.shadow.clone(), source.clone(), assigned.topic_id),
+            retention: Retention::new(shared.watermarks.clone(), source),
             back_off_until: None,
             settle_at: None,
             last_call: Instant::now(),
@@ -160,6 +166,7 @@ impl Lane {
             let wants_batch = self.wants_batch();
             let may_read = self.may_read();
             let may_send = !self.outbox.is_empty() && !self.is_backing_off();
+            let has_open = self.ledger.open_count() > 0;
             let wake = TokioInstant::from_std(self.wake());
             tokio::select! {
                 biased;
@@ -175,6 +182,7 @@ impl Lane {
                     self.inbox_is_open = in_hand.is_some();
                     self.next = in_hand.filter(|_| !self.halted);
                 }
+                low = self.retention.next(), if has_open => self.watch_retention(low),
                 () = sleep_until(wake) => self.look_at_the_clock(),
             }
         };
