@@ -145,9 +145,13 @@ fn judge(code: Option<i32>, log: &str, mutant: &Mutant) -> Result<String, String
     if code == Some(0) {
         return Err("the test passed".to_owned());
     }
-    let says = |line: &&str| mutant.breaks.iter().any(|invariant| line.starts_with(invariant));
-    match log.lines().find(says) {
-        Some(line) => Ok(line.to_owned()),
+    // Alone on a line, or behind what an `assert_eq` says first.
+    let says = |line: &str| {
+        let place = mutant.breaks.iter().find_map(|invariant| line.find(&format!("{invariant}: ")))?;
+        line.get(place..).map(str::to_owned)
+    };
+    match log.lines().find_map(says) {
+        Some(message) => Ok(message),
         None if code == Some(TIMED_OUT) => Err(format!("the test did not end within {LIMIT:?}")),
         None => Err(format!("the test failed for another reason:\n{log}")),
     }
@@ -213,6 +217,8 @@ mod tests {
     fn only_a_failure_by_the_invariant_that_is_broken_counts() {
         let mutant = &MUTANTS[0];
         assert_eq!(judge(Some(101), "running\nI1: lost\n", mutant), Ok("I1: lost".to_owned()));
+        let compared = "assertion `left == right` failed: I1: lost";
+        assert_eq!(judge(Some(101), compared, mutant), Ok("I1: lost".to_owned()));
         assert!(judge(Some(101), "I9: lost", mutant).is_err());
         assert!(judge(Some(0), "I1: lost", mutant).is_err());
         assert!(judge(Some(TIMED_OUT), "", mutant).is_err());

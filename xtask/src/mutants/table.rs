@@ -7,7 +7,7 @@ pub(super) struct Mutant {
     pub(super) old: &'static str,
     pub(super) new: &'static str,
     pub(super) test: &'static Test,
-    /// How the message begins with which the test must fail: the invariants that the fault breaks.
+    /// The invariants that the fault breaks: the test must fail with a message that names one, as in `I1: …`.
     pub(super) breaks: &'static [&'static str],
 }
 
