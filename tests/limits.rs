@@ -94,7 +94,8 @@ fn the_settle_tick_comes_while_batches_come_without_a_break() {
     "#;
     let running = Running::start(&scene.config("", one_by_one));
     scene.await_committed(0, 102);
-    let codes: Vec<_> = scene.letters().iter().map(|letter| letter.header("deadletter.code").unwrap().to_owned()).collect();
+    let codes: Vec<_> =
+        scene.letters().iter().map(|letter| letter.header("deadletter.code").unwrap().to_owned()).collect();
     assert_eq!(codes, ["late", "now"], "it settles before the last message");
     drop(running);
 }
