@@ -1,5 +1,5 @@
-//! Shadow reads against a bare loop of rdkafka over the same topic, in one run on a real broker (`DEADLETTER_BROKER`). Prints a
-//! JSON line for each measurement.
+//! Shadow reads against a bare loop of rdkafka over the same topic, in one run on a real broker. Prints a JSON line for
+//! each measurement; those with a name are the figures, medians of the rounds.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,6 +10,9 @@
     clippy::cast_sign_loss,
     reason = "a benchmark fails by panicking, and its figures are no exact ones"
 )]
+
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::{
     sync::Arc,
@@ -35,7 +38,7 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer as _},
     producer::{BaseProducer, BaseRecord, Producer as _},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 const MESSAGES: i64 = 200_000;
 const BYTES: usize = 1_024;
@@ -51,8 +54,8 @@ struct Bench {
 
 #[tokio::main]
 async fn main() {
-    let servers = std::env::var("DEADLETTER_BROKER").expect("DEADLETTER_BROKER must name a broker");
-    let topic = format!("bench-shadow-{}", std::process::id());
+    let servers = support::broker().servers.clone();
+    let topic = "bench-shadow".to_owned();
     produce(&servers, &topic).await;
     let topic_ids = TopicIds::new(&kafka(&servers, SeekThreshold::Auto), &servers);
     let Existence::Is(id) = topic_ids.get(&topic.as_str().into(), None).await.unwrap() else {
@@ -61,34 +64,28 @@ async fn main() {
     let bench = Bench { servers, topic, identity: Arc::new(Identity::new(Some(id))) };
     // The first loop warms the page cache.
     bench.bare();
-    let mut ratios = Vec::new();
+    let (mut consecutive, mut every_second) = (vec![], vec![]);
     for _ in 0..ROUNDS {
         let bare = bench.bare();
-        let consecutive = bench.throughput("consecutive", 1).await;
-        let every_second = bench.throughput("every-second", 2).await;
-        ratios.push((consecutive / bare, every_second / bare));
+        consecutive.push(bench.throughput("consecutive", 1).await / bare);
+        every_second.push(bench.throughput("every-second", 2).await / bare);
     }
-    let median = |pick: fn(&(f64, f64)) -> f64| {
-        let mut list: Vec<_> = ratios.iter().map(pick).collect();
-        list.sort_by(f64::total_cmp);
-        list[list.len() / 2]
-    };
-    println!("{}", json!({"ratio": "consecutive to bare", "median": median(|both| both.0), "target": 0.6}));
-    println!("{}", json!({"ratio": "every second to bare", "median": median(|both| both.1), "target": 0.3}));
-    for _ in 0..ROUNDS {
-        let plain = bench.plain_seeks();
-        let checked = bench.singles("single, topic id checked", &bench.identity, 1).await;
-        let unchecked = bench.singles("single, no topic id", &Arc::default(), 1).await;
-        let scattered = bench.scattered().await;
-        for (what, shadow) in [("checked", checked), ("unchecked", unchecked), ("scattered", scattered)] {
-            let ratio = json!({"ratio": "single to plain seek", "what": what,
-                "p50": shadow.0 / plain.0, "p99": shadow.1 / plain.1, "target": [1.5, 2.0]});
-            println!("{ratio}");
-        }
-        bench.singles("single, two lanes", &bench.identity, 2).await;
-    }
+    figure("consecutive offsets to bare loop", median(consecutive), "×", json!({"at-least": 0.6}));
+    figure("every second offset to bare loop", median(every_second), "×", json!({"at-least": 0.3}));
+    bench.singles_to_seeks().await;
     bench.topic_id(&topic_ids).await;
-    bench.fairness().await;
+    figure("single read beside 100,000 runs, p99", bench.fairness().await, "ms", json!({"at-most": 50}));
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn figure(name: &str, value: f64, unit: &str, target: Value) {
+    let mut figure = json!({"name": format!("shadow: {name}"), "value": (value * 1e3).round() / 1e3, "unit": unit});
+    figure.as_object_mut().unwrap().extend(target.as_object().unwrap().clone());
+    println!("{figure}");
 }
 
 fn kafka(servers: &str, seek_threshold: SeekThreshold) -> Kafka {
@@ -216,8 +213,27 @@ impl Bench {
         report("plain seek", millis)
     }
 
-    /// The time of a read of one offset; with `lanes`, of as many reads under way at a time.
-    async fn singles(&self, what: &str, identity: &Arc<Identity>, lanes: usize) -> (f64, f64) {
+    /// Reads of single offsets against what the client can do.
+    async fn singles_to_seeks(&self) {
+        let (mut p50, mut p99, mut bytes) = (vec![], vec![], vec![]);
+        for _ in 0..ROUNDS {
+            let plain = self.plain_seeks();
+            let (checked, per_read) = self.singles("single, topic id checked", &self.identity, 1).await;
+            self.singles("single, no topic id", &Arc::default(), 1).await;
+            self.singles("single, two lanes", &self.identity, 2).await;
+            self.scattered().await;
+            p50.push(checked.0 / plain.0);
+            p99.push(checked.1 / plain.1);
+            bytes.push(per_read);
+        }
+        figure("random single offset to bare seek, p50", median(p50), "×", json!({"at-most": 1.5}));
+        figure("random single offset to bare seek, p99", median(p99), "×", json!({"at-most": 2}));
+        figure("random single offset, fetched", median(bytes), "bytes/read", json!({}));
+    }
+
+    /// The time of a read of one offset; with `lanes`, of as many reads under way at a time. And
+    /// the bytes that each took.
+    async fn singles(&self, what: &str, identity: &Arc<Identity>, lanes: usize) -> ((f64, f64), f64) {
         let shadow = self.shadow(SeekThreshold::Auto);
         shadow.read(self.want([0], identity)).next().await.unwrap();
         let offsets: Vec<_> = Self::random(7).take(SINGLES).collect();
@@ -243,11 +259,11 @@ impl Bench {
         let per_read = counts.bytes as f64 / counts.found as f64;
         let counts = format!("{counts:?}");
         println!("{}", json!({"what": what, "bytes_per_read": per_read, "ms_between_answers": mean, "counts": counts}));
-        report(what, millis)
+        (report(what, millis), per_read)
     }
 
     /// Random offsets as a lane wants them, many at a time: the time of a turn by its offsets.
-    async fn scattered(&self) -> (f64, f64) {
+    async fn scattered(&self) {
         let shadow = self.shadow(SeekThreshold::Offsets(0));
         shadow.read(self.want([0], &self.identity)).next().await.unwrap();
         let mut offsets: Vec<_> = Self::random(7).take(SINGLES).collect();
@@ -260,7 +276,7 @@ impl Bench {
             millis.extend(std::iter::repeat_n(each, reading.found.len()));
             since = Instant::now();
         }
-        report("random offsets, one want", millis)
+        report("random offsets, one want", millis);
     }
 
     /// What asking for a topic id costs by itself.
@@ -275,8 +291,8 @@ impl Bench {
         report("topic id", millis);
     }
 
-    /// 100,000 runs of one lane against single reads of another on the same reader thread.
-    async fn fairness(&self) {
+    /// 100,000 runs of one lane against single reads of another on the same reader thread; their p99 in milliseconds.
+    async fn fairness(&self) -> f64 {
         let mut kafka = kafka(&self.servers, SeekThreshold::Offsets(0));
         kafka.shadow.readers = 1;
         let shadow = ShadowReaders::new(&kafka, &self.servers, TopicIds::new(&kafka, &self.servers));
@@ -294,7 +310,7 @@ impl Bench {
         let seconds = since.elapsed().as_secs_f64();
         let positionings = shadow.counts().positionings;
         println!("{}", json!({"what": "100,000 runs", "seconds": seconds, "positionings": positionings}));
-        report("single read beside 100,000 runs (target p99 < 50)", millis);
+        report("single read beside 100,000 runs", millis).1
     }
 }
 

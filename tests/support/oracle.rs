@@ -144,7 +144,10 @@ impl<'b> Oracle<'b> {
             for (position, input) in self.inputs.range((*partition, 0)..(*partition, *next)) {
                 match class(input) {
                     b'R' | b'D' => {
-                        assert!(letters.contains_key(position), "I1: {position:?} is committed without its dead letter");
+                        assert!(
+                            letters.contains_key(position),
+                            "I1: {position:?} is committed without its dead letter"
+                        );
                     }
                     b'E' => assert!(
                         copies.contains_key(position),

@@ -42,6 +42,9 @@ enum Command {
         /// Print one JSON document instead of a table
         #[arg(long)]
         json: bool,
+        /// Keep the table in docs/BENCHMARKS.md, with the commit and the machine
+        #[arg(long)]
+        write: bool,
     },
     /// Prove that the oracle bites: put known faults into a copy of the sources, and expect its tests to fail
     Mutants {
@@ -72,7 +75,7 @@ fn run(command: Command) -> Result<()> {
         Command::Guests => guests::build(),
         Command::Test { args } => test::run(&args),
         Command::Demo { json } => demo::run(json),
-        Command::Bench { json } => bench::run(json),
+        Command::Bench { json, write } => bench::run(json, write),
         Command::Mutants { names } => mutants::run_named(&names),
         Command::Soak { short } => soak::run(short),
     }
