@@ -38,7 +38,8 @@ pub(crate) fn run(json: bool, write: bool) -> Result<()> {
     }
     if write {
         fs::create_dir_all(root().join("docs"))?;
-        fs::write(root().join(PAGE), page(&commit, &table(&figures))).with_context(|| format!("cannot write {PAGE}"))?;
+        fs::write(root().join(PAGE), page(&commit, &table(&figures)))
+            .with_context(|| format!("cannot write {PAGE}"))?;
     }
     let missed = figures.iter().filter(|figure| !Target::of(figure).is_none_or(|target| target.is_met)).count();
     ensure!(missed == 0, "{missed} of {} figures miss their target", figures.len());
@@ -47,8 +48,10 @@ pub(crate) fn run(json: bool, write: bool) -> Result<()> {
 
 /// The commit that is measured, and whether it is that alone.
 fn commit() -> Result<String> {
-    let commit = output(&mut command("git", &["rev-parse", "--short=12", "HEAD"])).context("cannot ask git for the commit")?;
-    let changes = output(&mut command("git", &["status", "--porcelain", "--untracked-files=no"])).context("git status failed")?;
+    let commit =
+        output(&mut command("git", &["rev-parse", "--short=12", "HEAD"])).context("cannot ask git for the commit")?;
+    let changes =
+        output(&mut command("git", &["status", "--porcelain", "--untracked-files=no"])).context("git status failed")?;
     Ok(commit.trim().to_owned() + if changes.is_empty() { "" } else { ", with changes that are not committed" })
 }
 

@@ -55,7 +55,9 @@ pub fn judge(context: &Context, batch: &dyn Batch) -> Result<Vec<Verdict>, Strin
         "" | "accept" => Ok(vec![]),
         "accept-all" => Ok(all(&offsets, Outcome::Accept)),
         "checksum" => Ok(checksum(&offsets, batch.checksum())),
-        "sum" => Ok(offsets.first().map(|first| reject(*first, "sum", batch.checksum().to_string())).into_iter().collect()),
+        "sum" => {
+            Ok(offsets.first().map(|first| reject(*first, "sum", batch.checksum().to_string())).into_iter().collect())
+        }
         "echo" => Ok(batch.describe().into_iter().zip(&offsets).map(|(line, at)| reject(*at, "echo", line)).collect()),
         "reject-all" => {
             let rejection =
