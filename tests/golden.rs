@@ -100,7 +100,7 @@ fn lines(letter: &Stored) -> Vec<String> {
 fn block(topic: &str, offset: usize, code: &str) -> Vec<String> {
     format!(
         "deadletter.version=1|deadletter.topic={topic}|deadletter.partition=1|deadletter.offset={offset}|\
-         deadletter.timestamp=1600000000123|deadletter.timestamp-type=create|deadletter.group={topic}|\
+         deadletter.timestamp=1600000000123|deadletter.timestamp-type=CreateTime|deadletter.group={topic}|\
          deadletter.pipeline=scene|deadletter.route=dead-letter|deadletter.code={code}|\
          deadletter.reason=as its class says|deadletter.attempts=1|deadletter.guest|deadletter.failed-at|\
          deadletter.replays=0|deadletter.payload-status=full|\

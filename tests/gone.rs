@@ -97,12 +97,14 @@ fn a_message_that_was_compacted_away_becomes_a_stub() {
         scene.broker.produce(&scene.topic, &[Record::new(key, payload)]);
     };
     for offset in 0..4 {
-        produce(&format!("key-{}", offset % 2), &format!("D{offset}"));
+        produce(&format!("key-{offset}"), &format!("D{offset}"));
     }
     produce("other", "R4");
     let running = deferred(&scene, &scene.config(SETTLE, EIGHT));
+    produce("key-0", "A");
+    produce("key-1", "A");
     // A segment that is written to is not compacted: each record of its own time begins a new one.
-    let mut produced = 5;
+    let mut produced = 7;
     eventually(SOON, "the log is compacted", || {
         produce("filler", "A");
         produced += 1;
