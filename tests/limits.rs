@@ -105,7 +105,7 @@ fn a_slow_partition_is_paused_and_resumed_and_holds_up_no_other() {
     let scene = Scene::new(broker(), "slow", 2, &[]);
     let payloads = ["S", "R"].repeat(60);
     scene.produce(0, &payloads);
-    scene.produce(1, &["A"; 2000]);
+    scene.produce(1, &["A"].repeat(2000));
     let small = r#"
         batch = { messages = 2, wait = "5ms" }
     "#;
