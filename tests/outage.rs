@@ -51,9 +51,9 @@ fn interrupted_flush(interrupt: fn(&Broker)) {
     let mut oracle = Oracle::new(&broker, "flush", 3);
     let lingering = format!("{SOON_AGAIN}\n[kafka.producer]\n\"linger.ms\" = \"3000\"");
     let config = oracle.config("shutdown = \"60s\"", &lingering);
-    oracle.produce(1000, 1);
+    oracle.produce_of(&b"ARDE".repeat(250));
     let mut process = oracle.start(&config, &[]);
-    waits_for(&process, "Assigned partitions=");
+    eventually(SOON, "the first message is committed", || (oracle.commits() > 0).then_some(()));
     process.signal(Signal::TERM);
     waits_for(&process, "Draining");
     interrupt(&broker);
@@ -97,7 +97,7 @@ fn a_partition_that_ends_with_a_dead_letter_is_not_judged_again() {
     let config = oracle.config("", "");
     for last in [b'R', b'D'] {
         oracle.produce(50, u64::from(last));
-        oracle.produce_one(last);
+        oracle.produce_of(&[last]);
         let mut process = oracle.start(&config, &[]);
         oracle.await_committed(SOON);
         process.signal(Signal::TERM);

@@ -86,10 +86,15 @@ impl<'b> Oracle<'b> {
         self.send(numbers.map(|number| record(&mut random, number, partitions)).collect());
     }
 
-    /// Produces one message of a class.
-    pub(crate) fn produce_one(&mut self, class: u8) {
-        let payload = format!("{}{:019}", char::from(class), self.inputs.len());
-        self.send(vec![Record::new("one", payload)]);
+    /// Produces a message of each of these classes, over the partitions in turn.
+    pub(crate) fn produce_of(&mut self, classes: &[u8]) {
+        let partitions = self.broker.ends(&self.topic).len();
+        let message = |(number, class): (usize, &u8)| Record {
+            partition: Some(i32::try_from(number % partitions).unwrap()),
+            payload: Some(format!("{}{number:019}", char::from(*class)).into_bytes()),
+            ..Record::default()
+        };
+        self.send((self.inputs.len()..).zip(classes).map(message).collect());
     }
 
     fn send(&mut self, records: Vec<Record>) {
@@ -210,6 +215,11 @@ impl<'b> Oracle<'b> {
             }
             *heard = assignments.len();
         }
+    }
+
+    /// How many messages are committed.
+    pub(crate) fn commits(&self) -> i64 {
+        self.broker.committed(&self.topic, &self.topic).values().sum()
     }
 
     /// Waits until everything is committed.
