@@ -3,12 +3,16 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use deadletter::commands::{self, Arguments, Failure, logging};
+use deadletter::{
+    commands::{self, Arguments, Failure, logging},
+    kafka,
+};
 
 /// `EX_USAGE`: wrong in a way that is known without the network (arguments, configuration, module).
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
+    kafka::share_memory_between_threads();
     #[cfg(feature = "failpoints")]
     let _points = fail::FailScenario::setup();
     let arguments = match Arguments::try_parse() {

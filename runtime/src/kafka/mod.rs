@@ -18,6 +18,7 @@ mod watermarks;
 pub use cluster::Cluster;
 pub use embedded::Embedded;
 pub use producer::{DeliveryError, Producer};
+pub use raw::share_memory_between_threads;
 pub use shadow::ShadowReaders;
 pub use topic_ids::TopicIds;
 pub use watermarks::Watermarks;
