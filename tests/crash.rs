@@ -6,6 +6,7 @@ use std::{thread, time::Duration};
 
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use rustix::process::Signal;
+use serde_json::json;
 use support::{Oracle, SOON, broker, runs};
 
 /// Where a process can be made to die.
@@ -45,5 +46,9 @@ fn nothing_is_lost_or_made_up_when_the_process_is_killed() {
     let config = oracle.config("", SHORT_SESSION);
     let _process = oracle.start(&config, &[]);
     let verdicts = oracle.check_end(4 * SOON);
-    println!("{kills} kills: {verdicts:?}");
+    let (dead_letters, duplicates) = (verdicts.rejected, verdicts.duplicates);
+    println!(
+        "figure: {}",
+        json!({ "name": "crash", "kills": kills, "dead_letters": dead_letters, "duplicates": duplicates })
+    );
 }

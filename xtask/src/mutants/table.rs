@@ -20,8 +20,7 @@ pub(super) struct Test {
 
 const CRASH: Test = Test { binary: "crash", function: "nothing_is_lost_or_made_up_when_the_process_is_killed" };
 
-const REBALANCE: Test =
-    Test { binary: "rebalance", function: "a_member_that_was_away_commits_nothing_when_it_is_back" };
+const REBALANCE: Test = Test { binary: "rebalance", function: "eager_members_join_and_leave_under_load" };
 
 /// All tests that some mutant names.
 pub(super) const TESTS: &[&Test] = &[&CRASH, &REBALANCE];
@@ -71,11 +70,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "answer-after-assignment",
         file: "runtime/src/kafka/source/rebalance.rs",
-        old: "        let order = if lost { Order::Lost } else { Order::Revoke };
-        let positions = self.end_lanes(&revoked, order, LANES_END);
-        if !lost {",
-        new: "        let positions = self.end_lanes(&revoked, Order::Revoke, LANES_END);
-        {",
+        old: "        if !lost {
+            self.commit_positions(&positions, CommitMode::Sync);
+        }",
+        new: "        let (consumer, late) = (Arc::clone(&self.consumer), list::at(&positions));
+        thread::spawn(move || {
+            thread::sleep(Duration::from_secs(2));
+            drop(consumer.commit(&late, CommitMode::Sync));
+        });",
         test: &REBALANCE,
         breaks: &["I4"],
     },
