@@ -23,6 +23,7 @@ fn check(file: &str) -> Output {
     command
         .env_remove("RUST_LOG")
         .env_remove("DEADLETTER_TEST_UNSET")
+        .env("KAFKA_PASSWORD", "secret")
         .env("DEADLETTER_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
         .output()
         .unwrap()
@@ -71,6 +72,17 @@ fn a_good_configuration_is_checked_line_by_line() {
     assert!(lines[0].starts_with("ok configuration ") && lines[0].ends_with("good.toml"), "{lines:?}");
     assert!(lines[1].contains("guest.wasm of letters (sha256:") && lines[1].ends_with(", settles)"), "{lines:?}");
     assert!(lines[2].contains("guest.wasm of orders (sha256:"), "{lines:?}");
+}
+
+#[test]
+fn the_configuration_in_the_readme_is_a_good_one() {
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    let toml = readme.split_once("```toml\n").unwrap().1.split_once("```").unwrap().0;
+    let temporary = TempDir::new().unwrap();
+    fs::write(temporary.path().join("orders.toml"), toml).unwrap();
+    fs::copy(guest("testing-plain"), temporary.path().join("orders.wasm")).unwrap();
+    let output = check(&temporary.path().join("orders.toml").display().to_string());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
