@@ -16,7 +16,7 @@ use super::{
 use crate::kafka::list;
 
 /// How long leaving the group may take, once everything is committed.
-const LEAVE: Duration = Duration::from_secs(5);
+pub(super) const LEAVE: Duration = Duration::from_secs(5);
 
 impl Thread {
     /// Drains the lanes while staying in the group, commits and leaves.

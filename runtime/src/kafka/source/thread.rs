@@ -23,6 +23,7 @@ use tracing::{debug, warn};
 use super::{
     Assigned, Order, Outlet, SourceCounts,
     context::Rebalances,
+    drain::LEAVE,
     slot::{Budget, Handed, Slot},
 };
 use crate::{
@@ -79,6 +80,7 @@ impl Source {
         let drain = Arc::new(AtomicBool::new(false));
         let counts = Arc::new(Mutex::new(SourceCounts::default()));
         let (ended, stopped) = oneshot::channel();
+        let (closed, closing) = oneshot::channel::<()>();
         let mut thread = Thread {
             consumer: Arc::new(consumer),
             budget: Budget::new(pipeline.in_hand),
@@ -95,11 +97,18 @@ impl Source {
         thread::Builder::new().name(format!("source-{}", pipeline.name)).spawn(move || {
             let runtime = thread.runtime.clone();
             let _spawns_lanes_on = runtime.enter();
-            // Said before the client is dropped, which may take its time. Nobody listens only when the process ends.
+            // Nobody listens only when the process ends.
             drop(ended.send(thread.run()));
+            drop(thread);
+            drop(closed);
         })?;
-        let stopped =
-            async { stopped.await.unwrap_or_else(|_| Stopped::Failed(anyhow!("the main consumer's thread died"))) };
+        let stopped = async {
+            let outcome = stopped.await.unwrap_or_else(|_| Stopped::Failed(anyhow!("the main consumer's thread died")));
+            // The group is left when the client is dropped: a process that ends before would leave its partitions to
+            // nobody until its session ends. With the brokers away, it does not end.
+            drop(tokio::time::timeout(LEAVE, closing).await);
+            outcome
+        };
         Ok((Self { drain, counts }, stopped))
     }
 
