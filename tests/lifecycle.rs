@@ -1,4 +1,5 @@
 //! How a process starts and ends.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

@@ -147,19 +147,12 @@ impl<'b> Oracle<'b> {
         for (partition, next) in &committed {
             assert!(*next <= ends[partition], "I1: {next} of partition {partition} is committed, which ends before");
             for (position, input) in self.inputs.range((*partition, 0)..(*partition, *next)) {
-                match class(input) {
-                    b'R' | b'D' => {
-                        assert!(
-                            letters.contains_key(position),
-                            "I1: {position:?} is committed without its dead letter"
-                        );
-                    }
-                    b'E' => assert!(
-                        copies.contains_key(position),
-                        "I1: {position:?} is committed without its emitted record"
-                    ),
-                    _ => {}
-                }
+                let (found, what) = match class(input) {
+                    b'R' | b'D' => (&letters, "dead letter"),
+                    b'E' => (&copies, "emitted record"),
+                    _ => continue,
+                };
+                assert!(found.contains_key(position), "I1: {position:?} is committed without its {what}");
             }
         }
         self.check_repeats("dead letters", &letters);
