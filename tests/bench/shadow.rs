@@ -70,11 +70,11 @@ async fn main() {
         consecutive.push(bench.throughput("consecutive", 1).await / bare);
         every_second.push(bench.throughput("every-second", 2).await / bare);
     }
-    figure("consecutive offsets to bare loop", median(consecutive), "×", json!({"at-least": 0.6}));
-    figure("every second offset to bare loop", median(every_second), "×", json!({"at-least": 0.3}));
+    figure("consecutive offsets to bare loop", median(consecutive), "×", &json!({"at-least": 0.6}));
+    figure("every second offset to bare loop", median(every_second), "×", &json!({"at-least": 0.3}));
     bench.singles_to_seeks().await;
     bench.topic_id(&topic_ids).await;
-    figure("single read beside 100,000 runs, p99", bench.fairness().await, "ms", json!({"at-most": 50}));
+    figure("single read beside 100,000 runs, p99", bench.fairness().await, "ms", &json!({"at-most": 50}));
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -82,7 +82,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn figure(name: &str, value: f64, unit: &str, target: Value) {
+fn figure(name: &str, value: f64, unit: &str, target: &Value) {
     let mut figure = json!({"name": format!("shadow: {name}"), "value": (value * 1e3).round() / 1e3, "unit": unit});
     figure.as_object_mut().unwrap().extend(target.as_object().unwrap().clone());
     println!("{figure}");
@@ -226,9 +226,9 @@ impl Bench {
             p99.push(checked.1 / plain.1);
             bytes.push(per_read);
         }
-        figure("random single offset to bare seek, p50", median(p50), "×", json!({"at-most": 1.5}));
-        figure("random single offset to bare seek, p99", median(p99), "×", json!({"at-most": 2}));
-        figure("random single offset, fetched", median(bytes), "bytes/read", json!({}));
+        figure("random single offset to bare seek, p50", median(p50), "×", &json!({"at-most": 1.5}));
+        figure("random single offset to bare seek, p99", median(p99), "×", &json!({"at-most": 2}));
+        figure("random single offset, fetched", median(bytes), "bytes/read", &json!({}));
     }
 
     /// The time of a read of one offset; with `lanes`, of as many reads under way at a time. And
