@@ -110,7 +110,7 @@ async fn the_bound_on_bytes_holds_senders_back_and_a_record_above_it_waits_until
         sent += 1;
     }
     assert_eq!(sent, 31);
-    assert!(matches!(answers.try_recv().unwrap(), Err(DeliveryError::Failed(_))), "the send that was cut short");
+    assert!(answers.try_recv().is_err(), "a send that is cut short has sent nothing, and has no answer");
 
     let huge = tokio::spawn({
         let (producer, done) = (producer.clone(), done());
