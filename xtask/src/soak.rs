@@ -29,7 +29,8 @@ pub(crate) fn run(short: bool) -> Result<()> {
         })?;
         ensure!(succeeded, "{test} failed: nothing was noted");
     }
-    let report = report(&figures, &machine())?;
+    let length = if short { "at the length of a test run" } else { "at full length" };
+    let report = report(length, &figures, &machine())?;
     if short {
         print!("{report}");
         return Ok(());
@@ -80,12 +81,12 @@ fn machine() -> Machine {
     }
 }
 
-fn report(figures: &[(&str, Value)], machine: &Machine) -> Result<String> {
+fn report(length: &str, figures: &[(&str, Value)], machine: &Machine) -> Result<String> {
     let Machine { commit, date, system, cores } = machine;
     let files = TESTS.map(|test| format!("`tests/{test}.rs`")).join(", ");
     let mut lines = vec![
         "# Soak\n".to_owned(),
-        format!("Written by `cargo xtask soak`: {files}, at full length on a real broker, all passed.\n"),
+        format!("Written by `cargo xtask soak`: {files}, {length} on a real broker, all passed.\n"),
         format!("Commit {commit}, {date}, {system}, {cores} cores, profile `dev` (optimised, with overflow checks)."),
     ];
     for test in TESTS {
@@ -122,7 +123,7 @@ mod tests {
         let machine =
             Machine { commit: "abc".into(), date: "2026-01-31".into(), system: "Linux 6 x86_64".into(), cores: 2 };
         let figures = [("memory", json!({ "name": "peak" })), ("crash", json!({ "kills": 200, "lost": 0 }))];
-        let report = report(&figures, &machine).unwrap();
+        let report = report("at full length", &figures, &machine).unwrap();
         assert!(report.contains("Commit abc, 2026-01-31, Linux 6 x86_64, 2 cores"), "{report}");
         assert!(
             report.ends_with("## crash\n\n- kills 200 · lost 0\n\n## rebalance\n\n\n## memory\n\n- name `peak`\n"),
