@@ -22,8 +22,8 @@ fn waits_for(process: &Process, line: &str) {
 fn interrupted_reads(interrupt: fn(&Broker)) {
     let broker = Broker::start(&[]);
     let mut oracle = Oracle::new(&broker, "reads", 3);
-    // Shadow reads all the time: what is deferred is settled little by little.
-    let config = oracle.config("", SOON_AGAIN);
+    // Shadow reads all the time: what is deferred is settled by halves, and not before this has seen it.
+    let config = oracle.config("", SOON_AGAIN).replace("settle = \"50ms\"", "settle = \"1s\"");
     let mut process = oracle.start(&config, &[]);
     for round in 0..3 {
         oracle.produce(2000, round);

@@ -26,8 +26,10 @@ impl Check {
     pub(super) fn execute(self) -> Result<(), Failure> {
         let config = Config::load(&self.config)?;
         good("configuration", &self.config.display().to_string())?;
-        block_on(modules(&config))??;
-        if self.offline { Ok(()) } else { block_on(topics(&config))? }
+        block_on(async {
+            modules(&config).await?;
+            if self.offline { Ok(()) } else { topics(&config).await }
+        })?
     }
 }
 

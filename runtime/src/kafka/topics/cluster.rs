@@ -9,13 +9,14 @@ use std::{
 use anyhow::{Context as _, bail};
 use rdkafka::{
     admin::{AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication},
-    client::{Client, DefaultClientContext},
+    client::Client,
     error::{KafkaResult, RDKafkaErrorCode},
 };
 
 use super::{
     super::{
         client,
+        context::Context,
         raw::{self, Question},
     },
     rules::{Configuration, DEFAULT_MAX_MESSAGE_BYTES, Found, Topics, Wanted},
@@ -29,14 +30,16 @@ const SEEN: Duration = Duration::from_secs(30);
 const SEEN_POLL: Duration = Duration::from_millis(50);
 
 pub(super) struct Cluster {
-    admin: Arc<AdminClient<DefaultClientContext>>,
+    admin: Arc<AdminClient<Context>>,
     servers: String,
     embedded: bool,
 }
 
 impl Cluster {
     pub(super) fn connect(kafka: &Kafka, servers: &str, embedded: bool) -> anyhow::Result<Self> {
-        let admin = client::admin(kafka, servers).create().context("cannot make a client for the checks of topics")?;
+        let admin = client::admin(kafka, servers)
+            .create_with_context(Context)
+            .context("cannot make a client for the checks of topics")?;
         Ok(Self { admin: Arc::new(admin), servers: servers.to_owned(), embedded })
     }
 
@@ -158,7 +161,7 @@ impl Cluster {
 }
 
 /// For the embedded broker, which does not describe topics.
-fn list(client: &Client<DefaultClientContext>, names: &BTreeSet<String>) -> KafkaResult<Topics> {
+fn list(client: &Client<Context>, names: &BTreeSet<String>) -> KafkaResult<Topics> {
     let metadata = client.fetch_metadata(None, TIMEOUT)?;
     let partitions = |name: &str| {
         let topic = metadata.topics().iter().find(|topic| topic.name() == name)?;
