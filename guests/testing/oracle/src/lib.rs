@@ -63,7 +63,7 @@ impl Settling for Oracle {
         let random = RandomState::new();
         let all = matches!(occasion, Occasion::Pressure);
         let mut judged: Vec<_> = DEFERRED.with_borrow_mut(|deferred| {
-            deferred.extract_if(.., |offset, _| all || random.hash_one(*offset) % 2 == 0).collect()
+            deferred.extract_if(.., |offset, _| all || random.hash_one(*offset).is_multiple_of(2)).collect()
         });
         judged.sort_by_key(|(offset, _)| random.hash_one(offset ^ 1));
         let verdict = |(offset, class)| on(offset, if class == b'D' { rejected("late") } else { Outcome::Accept });

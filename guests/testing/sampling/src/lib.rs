@@ -91,11 +91,11 @@ fn only(offset: i64) -> OffsetRange {
 }
 
 fn is_deferred(offset: i64) -> bool {
-    mix(offset) % 2 == 0
+    mix(offset).is_multiple_of(2)
 }
 
 fn is_rejected(offset: i64) -> bool {
-    mix(offset) % 200 == 0
+    mix(offset).is_multiple_of(200)
 }
 
 /// The finaliser of SplitMix64.
