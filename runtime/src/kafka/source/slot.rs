@@ -103,20 +103,19 @@ impl Slot {
         self.source.partition == message.partition() && *self.source.topic == *message.topic()
     }
 
-    /// Copies a message into the growing batch. `false` for one that is not wanted: stale, or of a paused partition
-    /// (it is read again on resume).
-    pub(super) fn push(&mut self, message: &BorrowedMessage<'_>) -> bool {
+    /// Copies a message into the growing batch, unless it is not wanted: stale, or of a paused partition (it is read again
+    /// on resume).
+    pub(super) fn push(&mut self, message: &BorrowedMessage<'_>) {
         use rdkafka::Message as _;
-        let Some(offset) = Offset::new(message.offset()) else { return false };
+        let Some(offset) = Offset::new(message.offset()) else { return };
         if self.is_paused() || NextOffset::from(offset) < self.next {
-            return false;
+            return;
         }
         if self.building.is_empty() {
             self.since = Some(Instant::now());
         }
         copy::push(&mut self.building, offset, message);
         self.next = offset.next();
-        true
     }
 
     /// Whether adding this message would pass the limit on bytes.
