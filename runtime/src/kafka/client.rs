@@ -79,8 +79,9 @@ pub fn embedded() -> ClientConfig {
 pub fn source(kafka: &Kafka, servers: &str, pipeline: &Pipeline) -> ClientConfig {
     let mut client = ClientConfig::new();
     client
-        // 16 MiB of prefetch; librdkafka overshoots this by up to a fetch (librdkafka#5140).
+        // 16 MiB of prefetch; librdkafka overshoots this by up to a fetch (librdkafka#5140), which could be 50 MiB.
         .set("queued.max.messages.kbytes", "16384")
+        .set("fetch.max.bytes", "8388608")
         .set("fetch.wait.max.ms", "50")
         // The default of 1 s stalls a consumer each time that its queue was full.
         .set("fetch.queue.backoff.ms", "10")
