@@ -113,7 +113,8 @@ pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
     // as it is idle.
     let (fetch_bytes, queued_messages, backoff) = match width {
         Width::Lean => ("65536", "1", "0"),
-        Width::Wide => ("524288", "1000", "1"),
+        // Two turns ahead: with less, the reader waits for each fetch.
+        Width::Wide => ("1048576", "2000", "1"),
     };
     let mut client = base(kafka, servers, "shadow", &[&kafka.consumer]);
     for group_only in ["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "client.rack"] {
