@@ -16,14 +16,17 @@ use crate::{
 /// Where the figures are kept.
 const PAGE: &str = "docs/BENCHMARKS.md";
 
-/// Runs all benchmarks and prints their figures, with `write` into the documentation, too; an error if one misses its
-/// target.
-pub(crate) fn run(json: bool, write: bool) -> Result<()> {
+/// Runs the benchmarks whose names contain one of `names`, or all if there is none, and prints their figures, with `write`
+/// into the documentation, too; an error if one misses its target.
+pub(crate) fn run(names: &[String], json: bool, write: bool) -> Result<()> {
     let commit = commit()?;
     prerequisites::all()?;
     guests::build()?;
+    let is_named = |bench: &String| names.is_empty() || names.iter().any(|name| bench.contains(name.as_str()));
+    let (benches, others): (Vec<_>, Vec<_>) = benches()?.into_iter().partition(is_named);
+    ensure!(!benches.is_empty(), "no benchmark is named like that; there are {}", others.join(", "));
     let mut figures = Vec::new();
-    for name in benches()? {
+    for name in benches {
         let mut bench = cargo(&["bench", "--package", "deadletter", "--profile", "dev", "--features", "failpoints"]);
         let succeeded = run_lines(bench.args(["--bench", &name]), |line| match serde_json::from_str(line) {
             Ok(figure @ Value::Object(_)) if figure.pointer("/name").is_some() => figures.push(figure),

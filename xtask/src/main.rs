@@ -39,11 +39,13 @@ enum Command {
     },
     /// Run the benchmarks on a real broker
     Bench {
+        /// Only benchmarks whose names contain one of these
+        names: Vec<String>,
         /// Print one JSON document instead of a table
         #[arg(long)]
         json: bool,
         /// Keep the table in docs/BENCHMARKS.md, with the commit and the machine
-        #[arg(long)]
+        #[arg(long, conflicts_with = "names")]
         write: bool,
     },
     /// Prove that the oracle bites: put known faults into a copy of the sources, and expect its tests to fail
@@ -75,7 +77,7 @@ fn run(command: Command) -> Result<()> {
         Command::Guests => guests::build(),
         Command::Test { args } => test::run(&args),
         Command::Demo { json } => demo::run(json),
-        Command::Bench { json, write } => bench::run(json, write),
+        Command::Bench { names, json, write } => bench::run(&names, json, write),
         Command::Mutants { names } => mutants::run_named(&names),
         Command::Soak { short } => soak::run(short),
     }
