@@ -7,11 +7,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use deadletter::{
     config::{
-        BatchLimits, CreateTopic, DEAD_LETTER, Dialect, Guest, KeyChoice, OnGone, OnOutOfRange, OpenLimits, OpenThen,
-        Output, PartitionChoice, Pipeline, Route, Start, TimestampChoice,
+        BatchLimits, Brokers, Config, CreateTopic, DEAD_LETTER, Dialect, Guest, Kafka, KeyChoice, OnGone, OnOutOfRange,
+        OpenLimits, OpenThen, Output, PartitionChoice, Pipeline, Route, Start, TimestampChoice,
     },
     kafka::{
-        Embedded,
+        Cluster, Embedded,
         topics::{self, Topic},
     },
 };
@@ -64,8 +64,14 @@ fn pipeline(source: &str, dlq: &str) -> Pipeline {
     }
 }
 
+/// The embedded one has the topics of these pipelines.
+fn cluster(kafka: Kafka, pipelines: impl IntoIterator<Item = Pipeline>) -> Cluster {
+    let pipelines = pipelines.into_iter().map(|pipeline| (pipeline.name.clone(), pipeline)).collect();
+    Cluster::open(&Config { kafka, pipelines }).unwrap()
+}
+
 async fn check(pipeline: &Pipeline) -> Result<BTreeMap<String, Topic>, String> {
-    let checked = topics::prepare(&kafka(&broker().servers), &broker().servers, pipeline, false).await;
+    let checked = topics::prepare(&cluster(kafka(&broker().servers), []), pipeline).await;
     checked.map(|checked| checked.topics).map_err(|error| format!("{error:#}"))
 }
 
@@ -168,20 +174,21 @@ async fn a_missing_output_topic_is_an_error() {
 #[tokio::test]
 async fn brokers_that_cannot_be_reached_are_named() {
     let (source, dlq) = names("unreachable");
-    let servers = "127.0.0.1:1";
-    let error = topics::prepare(&kafka(servers), servers, &pipeline(&source, &dlq), false).await.unwrap_err();
+    let unreachable = cluster(kafka("127.0.0.1:1"), []);
+    let error = topics::prepare(&unreachable, &pipeline(&source, &dlq)).await.unwrap_err();
     let error = format!("{error:#}");
     assert!(error.starts_with("cannot ask the brokers at \"127.0.0.1:1\" about topics: "), "{error}");
 }
 
 #[tokio::test]
 async fn on_the_embedded_broker_existence_is_checked_and_partitions_are_known() {
-    let embedded = Embedded::start([("source".to_owned(), Embedded::PARTITIONS), ("dlq".to_owned(), 2)]).unwrap();
-    let servers = embedded.servers();
-    let checked = topics::prepare(&kafka(servers), servers, &pipeline("source", "dlq"), true).await.unwrap();
+    let mut known = pipeline("source", "dlq");
+    known.routes.get_mut(DEAD_LETTER).unwrap().create = Some(CreateTopic { partitions: 2, replicas: 1 });
+    let embedded = cluster(Kafka { brokers: Brokers::Embedded, ..kafka("") }, [known.clone()]);
+    let checked = topics::prepare(&embedded, &known).await.unwrap();
     let topic = |partitions| Topic { partitions, max_message_bytes: None };
     let expected = [("source".to_owned(), topic(Embedded::PARTITIONS)), ("dlq".to_owned(), topic(2))];
     assert_eq!(checked.topics, BTreeMap::from(expected));
-    let error = topics::prepare(&kafka(servers), servers, &pipeline("missing", "dlq"), true).await.unwrap_err();
+    let error = topics::prepare(&embedded, &pipeline("missing", "dlq")).await.unwrap_err();
     assert!(error.to_string().starts_with("topic \"missing\" of pipeline \"orders\" does not exist"), "{error:#}");
 }

@@ -111,10 +111,10 @@ pub async fn run_on(
 
 /// The topics of each pipeline, once the brokers answer.
 async fn check_topics(cluster: &Cluster, config: &Config) -> Result<BTreeMap<String, topics::Checked>> {
-    topics::await_brokers(cluster.kafka(), cluster.servers()).await?;
+    topics::await_brokers(cluster).await?;
     let mut checked = BTreeMap::new();
     for (name, pipeline) in &config.pipelines {
-        let topics = topics::prepare(cluster.kafka(), cluster.servers(), pipeline, cluster.is_embedded()).await;
+        let topics = topics::prepare(cluster, pipeline).await;
         checked.insert(name.clone(), topics.with_context(|| format!("pipeline {name}"))?);
     }
     Ok(checked)

@@ -8,7 +8,7 @@ use super::{Failure, block_on, compiler, print, style::GOOD};
 use crate::{
     config::{Brokers, Config},
     guest::{Guest, Setup},
-    kafka::topics,
+    kafka::{Cluster, topics},
 };
 
 /// Checks a configuration.
@@ -47,11 +47,12 @@ async fn modules(config: &Config) -> Result<(), Failure> {
 
 /// Looks at each pipeline's topics as `run` does, and makes none.
 async fn topics(config: &Config) -> Result<(), Failure> {
-    let Brokers::Servers(servers) = &config.kafka.brokers else {
+    if matches!(config.kafka.brokers, Brokers::Embedded) {
         return good("topics", "left out: the embedded broker is made with them");
-    };
+    }
+    let cluster = Cluster::open(config)?;
     for (name, pipeline) in &config.pipelines {
-        for (topic, found) in topics::check(&config.kafka, servers, pipeline).await?.topics {
+        for (topic, found) in topics::check(&cluster, pipeline).await?.topics {
             good("topic", &format!("{topic} of {name} ({} partitions)", found.partitions))?;
         }
     }

@@ -1,14 +1,15 @@
 //! Start-up checks of a pipeline's topics, and the making of missing ones, before anything is read or written.
 
-mod cluster;
+mod admin;
 mod rules;
 
 use std::collections::BTreeMap;
 
-use cluster::Cluster;
+use admin::Admin;
 use rules::Found;
 
-use crate::config::{Kafka, Pipeline};
+use super::Cluster;
+use crate::config::Pipeline;
 
 /// What the checks found out: the topics of a pipeline by name.
 #[derive(Clone, Debug, Default)]
@@ -27,11 +28,10 @@ pub struct Topic {
 }
 
 /// Checks that the topics exist and may be used as the pipeline wants to use them, and makes those that a route says to
-/// make. What is doubtful is logged as a warning; what cannot work is an error of one sentence.
-///
-/// `embedded` leaves out what the embedded broker cannot answer, and says so in the log.
-pub async fn prepare(kafka: &Kafka, servers: &str, pipeline: &Pipeline, embedded: bool) -> anyhow::Result<Checked> {
-    examine(kafka, servers, pipeline, embedded, true).await
+/// make. What is doubtful is logged as a warning; what cannot work is an error of one sentence. What the embedded broker
+/// cannot answer is left out, and the log says so.
+pub async fn prepare(cluster: &Cluster, pipeline: &Pipeline) -> anyhow::Result<Checked> {
+    examine(cluster, pipeline, true).await
 }
 
 /// Waits until the brokers answer, however long that takes: a service that is started together with them need not be
@@ -39,40 +39,34 @@ pub async fn prepare(kafka: &Kafka, servers: &str, pipeline: &Pipeline, embedded
 ///
 /// # Errors
 /// Without a client, which cannot be made of these properties.
-pub async fn await_brokers(kafka: &Kafka, servers: &str) -> anyhow::Result<()> {
-    Cluster::connect(kafka, servers, false)?.await_answer().await
+pub async fn await_brokers(cluster: &Cluster) -> anyhow::Result<()> {
+    Admin::connect(cluster)?.await_answer().await
 }
 
 /// The same as [`prepare`], but makes nothing: a topic that a route says to make may be missing.
-pub async fn check(kafka: &Kafka, servers: &str, pipeline: &Pipeline) -> anyhow::Result<Checked> {
-    examine(kafka, servers, pipeline, false, false).await
+pub async fn check(cluster: &Cluster, pipeline: &Pipeline) -> anyhow::Result<Checked> {
+    examine(cluster, pipeline, false).await
 }
 
-async fn examine(
-    kafka: &Kafka,
-    servers: &str,
-    pipeline: &Pipeline,
-    embedded: bool,
-    makes: bool,
-) -> anyhow::Result<Checked> {
-    let cluster = Cluster::connect(kafka, servers, embedded)?;
+async fn examine(cluster: &Cluster, pipeline: &Pipeline, makes: bool) -> anyhow::Result<Checked> {
+    let admin = Admin::connect(cluster)?;
     let wanted = rules::wanted(pipeline);
-    let mut found = cluster.describe(&wanted).await?;
-    if embedded {
+    let mut found = admin.describe(&wanted).await?;
+    if cluster.is_embedded() {
         tracing::info!(
             pipeline = pipeline.name,
             "The embedded broker knows no permissions and no configuration of topics: of these, nothing is checked"
         );
     } else {
-        cluster.configure(&wanted, &mut found).await;
+        admin.configure(&wanted, &mut found).await;
         let (missing, existing): (Vec<_>, Vec<_>) = wanted.iter().copied().partition(|one| one.is_to_be_made(&found));
         // Nothing is made for a pipeline that cannot run.
         let warnings = rules::judge(pipeline, &existing, &found)?;
         if !makes {
             return Ok(Checked::new(&warnings, pipeline, found));
         }
-        cluster.create(&missing, rules::largest_message(pipeline, &found), &mut found).await?;
-        cluster.configure(&missing, &mut found).await;
+        admin.create(&missing, rules::largest_message(pipeline, &found), &mut found).await?;
+        admin.configure(&missing, &mut found).await;
     }
     let warnings = rules::judge(pipeline, &wanted, &found)?;
     Ok(Checked::new(&warnings, pipeline, found))

@@ -15,13 +15,13 @@ use rdkafka::{
 
 use super::{
     super::{
-        client,
+        Cluster, client,
         context::Context,
         raw::{self, Question},
     },
     rules::{Configuration, DEFAULT_MAX_MESSAGE_BYTES, Found, Topics, Wanted},
 };
-use crate::config::{CreateTopic, Kafka};
+use crate::config::CreateTopic;
 
 /// Bounds on one question, and on how long a topic may take to be seen after it was made.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,27 +29,27 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 const SEEN: Duration = Duration::from_secs(30);
 const SEEN_POLL: Duration = Duration::from_millis(50);
 
-pub(super) struct Cluster {
-    admin: Arc<AdminClient<Context>>,
+pub(super) struct Admin {
+    client: Arc<AdminClient<Context>>,
     servers: String,
     embedded: bool,
 }
 
-impl Cluster {
-    pub(super) fn connect(kafka: &Kafka, servers: &str, embedded: bool) -> anyhow::Result<Self> {
-        let admin = client::admin(kafka, servers)
+impl Admin {
+    pub(super) fn connect(cluster: &Cluster) -> anyhow::Result<Self> {
+        let client = client::admin(cluster.kafka(), cluster.servers())
             .create_with_context(Context)
             .context("cannot make a client for the checks of topics")?;
-        Ok(Self { admin: Arc::new(admin), servers: servers.to_owned(), embedded })
+        Ok(Self { client: Arc::new(client), servers: cluster.servers().to_owned(), embedded: cluster.is_embedded() })
     }
 
     /// Waits until a broker answers, and says in the log that it does. A question takes up to [`TIMEOUT`], and goes on
     /// when this is dropped.
     pub(super) async fn await_answer(&self) -> anyhow::Result<()> {
         loop {
-            let admin = Arc::clone(&self.admin);
+            let client = Arc::clone(&self.client);
             let asked =
-                tokio::task::spawn_blocking(move || admin.inner().fetch_metadata(None, TIMEOUT).map(drop)).await?;
+                tokio::task::spawn_blocking(move || client.inner().fetch_metadata(None, TIMEOUT).map(drop)).await?;
             match asked {
                 Ok(()) => return Ok(()),
                 Err(error) => tracing::warn!(%error, brokers = self.servers, "The brokers do not answer; asking again"),
@@ -61,9 +61,9 @@ impl Cluster {
     /// All topics wanted, without their configuration.
     pub(super) async fn describe(&self, wanted: &[Wanted<'_>]) -> anyhow::Result<Topics> {
         let names: BTreeSet<String> = wanted.iter().map(|wanted| wanted.topic.to_owned()).collect();
-        let (admin, embedded) = (Arc::clone(&self.admin), self.embedded);
+        let (client, embedded) = (Arc::clone(&self.client), self.embedded);
         let asked = tokio::task::spawn_blocking(move || -> anyhow::Result<Topics> {
-            let client = admin.inner();
+            let client = client.inner();
             if embedded {
                 return Ok(list(client, &names)?);
             }
@@ -93,7 +93,7 @@ impl Cluster {
 
     async fn configuration(&self, topic: &str) -> anyhow::Result<Configuration> {
         let options = AdminOptions::new().request_timeout(Some(TIMEOUT));
-        let resources = self.admin.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await?;
+        let resources = self.client.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await?;
         let resource = resources.into_iter().next().context("the broker did not answer")??;
         let value = |name: &str| value(&resource, name).with_context(|| format!("the broker gave no {name}"));
         let policies: Vec<_> = value("cleanup.policy")?.split(',').map(str::trim).collect();
@@ -143,7 +143,7 @@ impl Cluster {
             topic = topic.set("max.message.bytes", limit);
         }
         let options = AdminOptions::new().request_timeout(Some(TIMEOUT)).operation_timeout(Some(TIMEOUT));
-        let answers = self.admin.create_topics([&topic], &options).await;
+        let answers = self.client.create_topics([&topic], &options).await;
         let answer = answers.with_context(|| format!("cannot create {wanted}"))?.into_iter().next();
         match answer.with_context(|| format!("cannot create {wanted}: the broker did not answer"))? {
             Ok(_) => tracing::info!(partitions = create.partitions, replicas = create.replicas, "Created {wanted}"),
