@@ -15,7 +15,7 @@ use deadletter::{
     kafka::{DeliveryError, Producer},
     message::{Batch, Header, Timestamp, TopicPartition},
     offset::Offset,
-    record::{Content, DeadLetter, Missing, Origin, Record, RecordHeader},
+    record::{Content, DeadLetter, Missing, Origin, Record, RecordHeader, Stub},
     verdict::Rejection,
 };
 use support::{Headers, SOON, broker, kafka};
@@ -132,7 +132,7 @@ async fn a_dead_letter_and_its_stub_arrive_as_made() {
     let origin = Origin { group: "g".into(), pipeline: "p".into(), guest: "sha256:00".into() };
     let rejection = Rejection { route: None, code: "bad".into(), reason: "why".into() };
     let full = Content::Full(batch.get(0).unwrap());
-    let stub = Content::Stub(Missing::Expired, None);
+    let stub = Content::Stub(Stub::Missing(Missing::Expired), None);
     for (content, key, payload, timestamp, kept, made) in [
         (full, Some(&b""[..]), Some(&b"\x00payload\xff"[..]), Some(1_600_000_000_000), 3, 25),
         (stub, None, None, None, 0, 23),

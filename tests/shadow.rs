@@ -16,10 +16,11 @@ use deadletter::{
     config::SeekThreshold,
     kafka::{
         ShadowReaders, TopicIds,
-        shadow::{Identity, Missing, ReadError, Reading, Want},
+        shadow::{Identity, ReadError, Reading, Want},
         topic_ids::{Existence, TopicId},
     },
     message::TopicPartition,
+    record::Missing,
     offset::Offset,
 };
 use support::{Record, SOON, broker, kafka};

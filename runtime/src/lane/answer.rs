@@ -15,7 +15,7 @@ use crate::{
     kafka::DeliveryError,
     ledger::Applied,
     offset::{Offset, OffsetSet},
-    record::Missing,
+    record::Stub,
     verdict::{Answer, Emit, Outcome, Rejection, Verdict},
 };
 
@@ -140,7 +140,7 @@ impl Lane {
             }
             Ack::Letter(offset, rejection, Err(DeliveryError::TooLarge)) => {
                 warn!(partition = %self.source, %offset, code = rejection.code, "The route's topic does not take a record of this size: a stub goes in its place");
-                self.push_stub(offset, rejection, Missing::TooLarge);
+                self.push_stub(offset, rejection, Stub::TooLarge);
             }
             Ack::StubTooLarge(offset) => {
                 self.halt(&format!("the topic of a route does not even take offset {offset} without its payload"));
@@ -178,8 +178,8 @@ impl Lane {
     }
 
     /// A dead letter without the payload, which is gone or too large.
-    pub(super) fn push_stub(&mut self, offset: Offset, rejection: Arc<Rejection>, missing: Missing) {
-        self.shared.tally.add(|tally| *tally.stubs.entry(missing.status().to_owned()).or_default() += 1);
-        self.outbox.push_letter(Letter { offset, rejection, body: Body::Stub(missing) });
+    pub(super) fn push_stub(&mut self, offset: Offset, rejection: Arc<Rejection>, stub: Stub) {
+        self.shared.tally.add(|tally| *tally.stubs.entry(stub.status().to_owned()).or_default() += 1);
+        self.outbox.push_letter(Letter { offset, rejection, body: Body::Stub(stub) });
     }
 }

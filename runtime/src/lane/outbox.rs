@@ -15,7 +15,7 @@ use crate::{
     ledger::CallId,
     message::TopicPartition,
     offset::Offset,
-    record::{Content, DeadLetter, Missing, Origin, Record, RecordHeader},
+    record::{Content, DeadLetter, Origin, Record, RecordHeader, Stub},
     verdict::{Emit, Rejection},
 };
 
@@ -43,7 +43,7 @@ pub(super) enum Body {
     /// The message, from a batch that holds it.
     Full(InHand),
     /// Nothing but its coordinates.
-    Stub(Missing),
+    Stub(Stub),
 }
 
 enum Outgoing {
@@ -104,7 +104,7 @@ impl Outbox {
     async fn send_letter(&self, letter: &Letter) {
         let content = match &letter.body {
             Body::Full(in_hand) => in_hand.batch.find(letter.offset).map(Content::Full),
-            Body::Stub(missing) => Some(Content::Stub(*missing, None)),
+            Body::Stub(stub) => Some(Content::Stub(*stub, None)),
         };
         let name = letter.rejection.route.as_deref().unwrap_or(DEAD_LETTER);
         let (Some(content), Some((route, partitions))) = (content, self.to.routes.get(name)) else {

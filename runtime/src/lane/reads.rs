@@ -12,14 +12,14 @@ use crate::{
     config::OnGone,
     kafka::{
         ShadowReaders,
-        shadow::{self, Identity, ReadError, Reading, Readings, Want},
+        shadow::{Identity, ReadError, Reading, Readings, Want},
         source::InHand,
         topic_ids::TopicId,
     },
     ledger::Ledger,
     message::TopicPartition,
     offset::{Offset, OffsetSet},
-    record::Missing,
+    record::{Missing, Stub},
     verdict::Rejection,
 };
 
@@ -83,15 +83,6 @@ impl Reads {
     fn read(&self, offsets: Vec<Offset>, ledger: &Ledger) -> Option<Running> {
         let identity = Identity { topic_id: self.topic_id, leader_epochs: ledger.leader_epochs().clone() };
         Want::new(self.source.clone(), Arc::new(identity), offsets).map(|want| turn_of(self.shadow.read(want)))
-    }
-}
-
-/// What a dead letter says of an answer without a message.
-fn status(missing: shadow::Missing) -> Missing {
-    match missing {
-        shadow::Missing::Expired => Missing::Expired,
-        shadow::Missing::Absent => Missing::Gone,
-        shadow::Missing::Replaced => Missing::Replaced,
     }
 }
 
@@ -172,7 +163,7 @@ impl Lane {
         answered.extend(self.reads.window.remove_entry(&reading.through));
         for (offset, missing) in reading.missing {
             if let Some(rejection) = answered.remove(&offset) {
-                self.payload_is_gone(offset, rejection, status(missing));
+                self.payload_is_gone(offset, rejection, missing);
             }
         }
         let found = InHand { batch: Arc::new(reading.found), share: None };
@@ -183,7 +174,6 @@ impl Lane {
 
     fn have_lost(&mut self, reading: Reading) {
         for (offset, missing) in reading.missing {
-            let missing = status(missing);
             if !self.ledger.give_up(offset) {
                 continue; // the host rejected it meanwhile
             }
@@ -200,7 +190,7 @@ impl Lane {
     fn payload_is_gone(&mut self, offset: Offset, rejection: Arc<Rejection>, missing: Missing) {
         error!(partition = %self.source, %offset, code = rejection.code, status = missing.status(), "The payload of a message is gone");
         match self.shared.pipeline.on_gone {
-            OnGone::Stub => self.push_stub(offset, rejection, missing),
+            OnGone::Stub => self.push_stub(offset, rejection, Stub::Missing(missing)),
             OnGone::Accept => {
                 self.ledger.letter_acked(offset);
                 self.shared.tally.add(|tally| tally.gone += 1);

@@ -44,20 +44,37 @@ pub enum Content<'a> {
     /// All of it.
     Full(Message<'a>),
     /// Its coordinates, why there is no more, and its timestamp where that is still known.
-    Stub(Missing, Option<Timestamp>),
+    Stub(Stub, Option<Timestamp>),
 }
 
 /// Why a dead letter comes without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// Its retention ended.
-    Expired,
-    /// Compacted away, or never visible to a consumer.
-    Gone,
-    /// Its topic was made anew, or its log was cut and written again.
-    Replaced,
+pub enum Stub {
+    /// The message is not to be had any more.
+    Missing(Missing),
     /// The route's topic does not take a record of this size.
     TooLarge,
+}
+
+impl Stub {
+    /// The value of `deadletter.payload-status`.
+    pub const fn status(self) -> &'static str {
+        match self {
+            Self::Missing(missing) => missing.status(),
+            Self::TooLarge => "too-large",
+        }
+    }
+}
+
+/// Why a message is not to be had any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Missing {
+    /// Below the log's lowest offset: taken by retention, or deleted.
+    Expired,
+    /// Not in the log: compacted away, cut off by an unclean election, or never a message.
+    Absent,
+    /// The topic was deleted, and perhaps made again, or the log was rewritten: what is there now is another message.
+    Replaced,
 }
 
 impl Missing {
@@ -65,9 +82,8 @@ impl Missing {
     pub const fn status(self) -> &'static str {
         match self {
             Self::Expired => "expired",
-            Self::Gone => "gone",
+            Self::Absent => "gone",
             Self::Replaced => "replaced",
-            Self::TooLarge => "too-large",
         }
     }
 }
@@ -77,7 +93,7 @@ impl<'a> Content<'a> {
     pub const fn status(&self) -> &'static str {
         match self {
             Self::Full(_) => "full",
-            Self::Stub(missing, _) => missing.status(),
+            Self::Stub(stub, _) => stub.status(),
         }
     }
 

@@ -29,6 +29,7 @@ use crate::{
     config::Kafka,
     message::{Batch, TopicPartition},
     offset::Offset,
+    record::Missing,
 };
 
 /// How much one turn may cost, so that nobody waits long for the next.
@@ -79,17 +80,6 @@ pub struct Reading {
     pub missing: Vec<(Offset, Missing)>,
     /// The last offset that is answered.
     pub through: Offset,
-}
-
-/// Why a message is not to be had any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Missing {
-    /// Below the log's lowest offset: taken by retention, or deleted.
-    Expired,
-    /// Not in the log: compacted away, cut off by an unclean election, or never a message.
-    Absent,
-    /// The topic was deleted, and perhaps made again, or the log was rewritten: what is there now is another message.
-    Replaced,
 }
 
 /// Why there is no answer.

@@ -120,14 +120,14 @@ fn a_stub_has_coordinates_but_nothing_of_the_message() {
     let (source, rejection, origin) = (source(), rejection(), origin());
     let absent = OURS.replace("deadletter.timestamp=1600000000000\ndeadletter.timestamp-type=CreateTime\n", "");
     let appended = OURS.replace("CreateTime", "LogAppendTime");
-    for (missing, timestamp, expected) in [
-        (Missing::Expired, None, absent.replace("=full", "=expired")),
-        (Missing::Gone, None, absent.replace("=full", "=gone")),
-        (Missing::Replaced, None, absent.replace("=full", "=replaced")),
-        (Missing::TooLarge, Some(Timestamp::Append(1_600_000_000_000)), appended.replace("=full", "=too-large")),
+    for (why, timestamp, expected) in [
+        (Stub::Missing(Missing::Expired), None, absent.replace("=full", "=expired")),
+        (Stub::Missing(Missing::Absent), None, absent.replace("=full", "=gone")),
+        (Stub::Missing(Missing::Replaced), None, absent.replace("=full", "=replaced")),
+        (Stub::TooLarge, Some(Timestamp::Append(1_600_000_000_000)), appended.replace("=full", "=too-large")),
     ] {
         let mut route = route(&[Dialect::Deadletter]);
-        let stub = letter(&source, Content::Stub(missing, timestamp), &rejection);
+        let stub = letter(&source, Content::Stub(why, timestamp), &rejection);
         let record = stub.to_record(&origin, &route, Some(5));
         assert_eq!((lines(&record), record.key, record.payload), (expected.clone(), None, None));
 
