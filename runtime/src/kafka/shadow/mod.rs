@@ -47,8 +47,7 @@ struct Inner {
     kafka: Kafka,
     servers: String,
     topic_ids: TopicIds,
-    first: OnceLock<inbox::Sender<Request>>,
-    more: Vec<OnceLock<inbox::Sender<Request>>>,
+    readers: Vec<OnceLock<inbox::Sender<Request>>>,
     counters: Arc<Counters>,
 }
 
@@ -96,9 +95,9 @@ pub enum ReadError {
 impl ShadowReaders {
     /// Connects to nothing yet.
     pub fn new(kafka: &Kafka, servers: &str, topic_ids: TopicIds) -> Self {
-        let more = std::iter::repeat_with(OnceLock::new).take(kafka.shadow.readers.saturating_sub(1)).collect();
+        let readers = std::iter::repeat_with(OnceLock::new).take(kafka.shadow.readers).collect();
         let (kafka, servers) = (kafka.clone(), servers.to_owned());
-        Self(Arc::new(Inner { kafka, servers, topic_ids, first: OnceLock::new(), more, counters: Arc::default() }))
+        Self(Arc::new(Inner { kafka, servers, topic_ids, readers, counters: Arc::default() }))
     }
 
     /// Reads what is wanted, lazily: see [`Readings::next`].
@@ -111,21 +110,21 @@ impl ShadowReaders {
         self.0.counters.counts()
     }
 
-    /// A partition always has the same reader, so that its next request goes on where the last one ended.
-    fn reader(&self, source: &TopicPartition) -> &inbox::Sender<Request> {
+    /// A partition always has the same reader, so that its next request goes on where the last one ended. `None` if no
+    /// readers are configured.
+    fn reader(&self, source: &TopicPartition) -> Option<&inbox::Sender<Request>> {
         let mut hasher = DefaultHasher::new();
         source.topic.hash(&mut hasher);
         let spread = hasher.finish().wrapping_add(u64::from(source.partition.cast_unsigned()));
-        let count = self.0.more.len() as u64 + 1;
-        let index = usize::try_from(spread % count).unwrap_or_default();
-        let slot = index.checked_sub(1).and_then(|index| self.0.more.get(index)).unwrap_or(&self.0.first);
-        slot.get_or_init(|| {
+        let index = usize::try_from(spread.checked_rem(self.0.readers.len() as u64)?).ok()?;
+        let started = self.0.readers.get(index)?.get_or_init(|| {
             let (sender, receiver) = inbox::channel(QUEUE);
             let reader = Reader::new(&self.0.kafka, &self.0.servers, receiver, Arc::clone(&self.0.counters));
             if let Err(error) = thread::Builder::new().name(format!("shadow-{index}")).spawn(move || reader.run()) {
                 tracing::error!("cannot start a shadow reader: {error}");
             }
             sender
-        })
+        });
+        Some(started)
     }
 }

@@ -96,7 +96,8 @@ impl Readings {
     async fn ask(&mut self) -> Result<(), ReadError> {
         while self.asked < AHEAD.min(self.job.want.offsets.len()) {
             let request = Request::new(Arc::clone(&self.job), self.sender.clone());
-            self.readers.reader(&self.job.want.source).send(request).await.map_err(|_| ReadError::Closed)?;
+            let reader = self.readers.reader(&self.job.want.source).ok_or(ReadError::Closed)?;
+            reader.send(request).await.map_err(|_| ReadError::Closed)?;
             self.asked += 1;
         }
         Ok(())
