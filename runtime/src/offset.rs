@@ -224,7 +224,8 @@ impl OffsetSet {
     }
 
     /// Bytes that the bitmap takes, near enough for a figure.
-    pub fn serialized_size(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn serialized_size(&self) -> usize {
         self.0.serialized_size()
     }
 }

@@ -260,14 +260,6 @@ impl Ledger {
         &self.leader_epochs
     }
 
-    /// Bytes that it takes, near enough for a figure.
-    pub fn bytes(&self) -> usize {
-        let sets = [&self.open, &self.lost, &self.letters];
-        sets.iter().map(|set| set.serialized_size()).sum::<usize>()
-            + self.delivered.bytes()
-            + self.leader_epochs.bytes()
-    }
-
     fn prune(&mut self) {
         if self.delivered.len() > 1 || self.leader_epochs.len() > 1 {
             let settled = self.committable();

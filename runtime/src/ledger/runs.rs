@@ -59,9 +59,4 @@ impl<T: Copy + PartialEq> Runs<T> {
             self.0.pop_front();
         }
     }
-
-    /// Bytes that it takes, near enough for a figure.
-    pub fn bytes(&self) -> usize {
-        self.0.len() * size_of::<(Offset, T)>()
-    }
 }
