@@ -6,9 +6,6 @@ use humantime::format_duration;
 
 use super::{Brokers, Config, DEAD_LETTER, Kafka, Pipeline, Route, error::Broken, key::Key, value::human_size};
 
-/// A guest holds a batch, its own copy of it, what it makes of it and its answer.
-const MEMORY_PER_BATCH: usize = 4;
-
 /// Everything that breaks a rule: a key and a sentence.
 pub(super) fn rules(config: &Config) -> Broken {
     let mut broken = kafka(&config.kafka);
@@ -95,21 +92,13 @@ fn is_topic(topic: &str) -> bool {
 }
 
 fn limits(key: &Key, pipeline: &Pipeline) -> Broken {
-    let Pipeline { batch, in_hand, open, settle, guest, .. } = pipeline;
+    let Pipeline { batch, in_hand, open, settle, .. } = pipeline;
     let human = |bytes: usize| human_size(u64::try_from(bytes).unwrap_or(u64::MAX));
-    let memory = batch.bytes.saturating_mul(MEMORY_PER_BATCH);
     let mut broken = Broken::new();
     if batch.bytes > *in_hand {
         let (bytes, in_hand) = (human(batch.bytes), human(*in_hand));
         let what = format!("{in_hand} does not hold one batch: batch.bytes is {bytes} (allowed: {bytes} or more)");
         broken.push((key.at("in-hand"), what));
-    }
-    if guest.memory < memory {
-        let (limit, bytes, least) = (human(guest.memory), human(batch.bytes), human(memory));
-        let what = format!(
-            "{limit} is below {MEMORY_PER_BATCH} times batch.bytes, which is {bytes} (allowed: {least} or more)"
-        );
-        broken.push((key.at("guest").at("memory"), what));
     }
     if u64::try_from(batch.messages).is_ok_and(|messages| messages > open.messages) {
         let (open, messages) = (open.messages, batch.messages);

@@ -42,7 +42,8 @@ impl Limits {
         self.deadline.saturating_mul(3).saturating_add(Duration::from_secs(1))
     }
 
-    /// A batch is in the guest's memory as it arrives and as the guest's own objects, and allocators fragment.
+    /// A batch is in the guest's memory as it arrives, as the guest's own objects, as what it makes of them and as its
+    /// answer.
     pub(super) fn headroom(&self, initial: usize) -> Result<(), String> {
         let (left, needed) = (self.memory.saturating_sub(initial), self.batch_bytes.saturating_mul(4));
         if left >= needed {
@@ -53,7 +54,7 @@ impl Limits {
                 .map(|bytes| ByteSize(bytes as u64));
         Err(format!(
             "it starts with {initial_size} of the {memory} of memory it may use, which leaves {left} for batches of \
-             {batch}, but 4 × {batch} = {needed} must be free: allow at least {least}, or make batches smaller"
+             {batch}, but 4 × {batch} = {needed} must be free: allow at least {least} (guest.memory), or make batches smaller (batch.bytes)"
         ))
     }
 }
