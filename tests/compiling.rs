@@ -1,12 +1,4 @@
 //! Compiling in a child. This program is its own child, so it has a `main` instead of the usual harness.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test fails by panicking"
-)]
 
 mod support;
 

@@ -1,6 +1,5 @@
 //! Bad configurations, each beside the message that it gets: `config/*.toml` and `*.err`. With `UPDATE_GOLDEN=1` the
 //! messages are written anew instead of compared.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! The earthquakes example: exact counts and identical bytes, on both brokers, for the real data and for broken copies.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::string_slice, reason = "it is test code")]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! Records that a guest emits: none without its answer, and no commit without them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! A guest that fails: once, and nothing is lost; twice, and its partition pauses, alone.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

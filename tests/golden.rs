@@ -1,5 +1,4 @@
 //! Dead letters to the last byte, from the batch in hand and read again.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

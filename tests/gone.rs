@@ -1,5 +1,4 @@
 //! Messages whose payload is not to be had any more when they are rejected.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

@@ -1,12 +1,4 @@
 //! What passes between the host and a guest, for every shape that a guest may have.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test fails by panicking"
-)]
 
 mod support;
 

@@ -1,12 +1,14 @@
 //! How a process starts and ends.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 
-use std::fs;
+use std::{
+    fs::{self, File},
+    path::Path,
+};
 
 use rustix::process::Signal;
-use support::{Broker, Oracle, Process, SOON, broker, eventually};
+use support::{Broker, Oracle, Process, Running, SOON, Scene, broker, eventually};
 
 fn waits_for(process: &Process, line: &str) {
     let logged = || process.stderr().contains(line).then_some(());

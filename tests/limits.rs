@@ -1,5 +1,4 @@
 //! Limits on open offsets, the settle tick, and a guest that is too slow.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

@@ -1,12 +1,4 @@
 //! What is not a guest is refused with one sentence.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test fails by panicking"
-)]
 
 mod support;
 

@@ -1,15 +1,13 @@
 //! Memory does not depend on the bytes of uncommitted messages: half of 2,000,000 messages deferred takes what a run
 //! takes that accepts everything, and what was deferred is there when it is rejected at last.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
-
 mod support;
 
 use std::collections::BTreeSet;
 
 use rand::{RngCore as _, SeedableRng as _, rngs::StdRng};
 use rustix::process::Signal;
-use support::{Process, Record, SOON, broker, eventually, guest, runs};
+use support::{Process, Record, SOON, Scene, broker, eventually, guest, runs};
 
 const PARTITIONS: i32 = 4;
 const BYTES: usize = 1_024;

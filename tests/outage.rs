@@ -1,5 +1,4 @@
 //! A broker or a topic that goes away and comes back, under the oracle.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! What the producer puts into a topic of a real broker, and what it answers when the broker refuses.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! Members that join and leave under load, under the oracle.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

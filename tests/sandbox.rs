@@ -1,12 +1,4 @@
 //! What a guest can do to the host: nothing, in bounded time and memory.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test fails by panicking"
-)]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! Shadow reads on a real broker.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

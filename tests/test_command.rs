@@ -1,5 +1,4 @@
 //! `deadletter test`: a guest without Kafka, through the binary. The guests are those of `cargo xtask guests`.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

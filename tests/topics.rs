@@ -1,5 +1,4 @@
 //! The start-up checks of topics, on a real broker: each sentence as a person reads it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
 mod support;
 

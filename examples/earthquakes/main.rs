@@ -1,4 +1,15 @@
 //! A week of earthquakes through a guest that rejects some of them at once and others late; see `README.md`.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        reason = "what goes wrong is an error with context, not a panic"
+    )
+)]
 
 mod report;
 mod topics;

@@ -8,6 +8,17 @@
 //! - [`guest`]: the only place that names wasmtime
 //! - [`kafka`]: the only place that names rdkafka
 //! - [`commands`]: what the binary does
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        reason = "what goes wrong is an error with context, not a panic"
+    )
+)]
 
 /// A place where a crash test makes the process die at once: `FAILPOINTS="name=5*off->return"`, by the feature
 /// `failpoints`. Nothing without it.

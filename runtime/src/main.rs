@@ -1,4 +1,15 @@
 //! The binary: arguments → configuration → run → exit code.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        reason = "what goes wrong is an error with context, not a panic"
+    )
+)]
 
 use std::process::ExitCode;
 

@@ -1,14 +1,6 @@
 //! What a message costs between the host and a guest that reads every word of every payload: 1 KiB payloads, batches of
 //! 1,000, every hundredth rejected, verdicts checked. One line of JSON for each row; the native row is the same loop
 //! without a guest.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test fails by panicking"
-)]
 
 #[path = "../support/mod.rs"]
 mod support;

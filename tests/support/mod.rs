@@ -1,7 +1,7 @@
 //! What the integration tests share: a real broker, its topics, and deadletter as a process.
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 
+pub(crate) mod bare;
 mod broker;
 pub(crate) mod guests;
 mod kafka;

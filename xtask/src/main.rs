@@ -2,6 +2,17 @@
 //!
 //! Each command first fetches or installs what it needs and says so; what it runs is echoed. Progress goes to stderr,
 //! so that stdout is the result alone.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        reason = "what goes wrong is an error with context, not a panic"
+    )
+)]
 
 mod bench;
 mod demo;
