@@ -3,29 +3,26 @@
 //! Both sum every word of every payload. The guest tells the sum of each batch as the reason of one rejection; the times
 //! of these dead letters are the measurement, so that starting the process, compiling the guest and joining the group do
 //! not count on one side only, and the sum of the sums shows that nothing was left out.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::cast_precision_loss,
-    reason = "a benchmark fails by panicking, and its figures are no exact ones"
-)]
+#![allow(clippy::cast_precision_loss, reason = "its figures are no exact ones")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::{fs, time::Instant};
+use std::fs;
 
 use deadletter::{config::Config, kafka::client};
 use rand::{RngCore as _, SeedableRng as _, rngs::StdRng};
 use rdkafka::{
-    Message as _, Offset, TopicPartitionList,
+    Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _},
 };
 use rustix::process::Signal;
 use serde_json::json;
-use support::{Process, Record, SOON, Stored, broker, eventually, guest};
+use support::{
+    Process, Record, SOON, Stored,
+    bare::{Summed, median, sum_messages},
+    broker, eventually, guest,
+};
 
 const PARTITIONS: i32 = 4;
 const MESSAGES: usize = 600_000;
@@ -34,14 +31,6 @@ const BYTES: usize = 1_024;
 const PART: usize = 20_000;
 const ROUNDS: usize = 5;
 const TOPIC: &str = "source";
-
-/// One way of reading the topic from its beginning to its end.
-struct Run {
-    /// Messages a second.
-    rate: f64,
-    /// Of all words.
-    sum: u64,
-}
 
 fn main() {
     broker().create_topic(TOPIC, PARTITIONS, &[]);
@@ -77,11 +66,6 @@ fn main() {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 fn produce() {
     let mut payload = vec![0; BYTES];
     StdRng::seed_from_u64(1).fill_bytes(&mut payload);
@@ -97,7 +81,7 @@ fn produce() {
 }
 
 /// A consumer as the pipelines have it, without anything around it.
-fn bare() -> Run {
+fn bare() -> Summed {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bare.toml");
     fs::write(&file, config("testing-lazy", "bare")).unwrap();
@@ -109,22 +93,11 @@ fn bare() -> Run {
         start.add_partition_offset(TOPIC, partition, Offset::Offset(0)).unwrap();
     }
     consumer.assign(&start).unwrap();
-    let (mut count, mut sum, mut since) = (0, 0_u64, Instant::now());
-    while count < MESSAGES {
-        let Some(message) = consumer.poll(SOON) else { continue };
-        if count == 0 {
-            since = Instant::now();
-        }
-        let message = message.unwrap();
-        let (words, _) = message.payload().unwrap().as_chunks::<8>();
-        sum = words.iter().fold(sum, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
-        count += 1;
-    }
-    Run { rate: count as f64 / since.elapsed().as_secs_f64(), sum }
+    sum_messages(&consumer, u32::try_from(MESSAGES).unwrap())
 }
 
 /// The same through `deadletter run`, until everything is committed.
-fn hosted(guest: &str, group: &str) -> Run {
+fn hosted(guest: &str, group: &str) -> Summed {
     broker().create_topic(group, PARTITIONS, &[]);
     let mut process = Process::start(&config(guest, group));
     await_committed(group);
@@ -167,7 +140,7 @@ fn await_committed(group: &str) {
 }
 
 /// What the dead letters tell: when each batch was judged, and its sum.
-fn judged(topic: &str) -> Run {
+fn judged(topic: &str) -> Summed {
     let letters = broker().read(topic);
     let number = |letter: &Stored, name: &str| letter.header(name).unwrap().parse::<u64>().unwrap();
     let time = |letter: &&Stored| humantime::parse_rfc3339(letter.header("deadletter.failed-at").unwrap()).unwrap();
@@ -178,5 +151,5 @@ fn judged(topic: &str) -> Run {
         of_first.map(|letter| number(letter, "deadletter.offset")).filter(|offset| *offset > 0).min().unwrap();
     let seconds = time(&last).duration_since(time(&first)).unwrap().as_secs_f64();
     let sums = letters.iter().map(|letter| number(letter, "deadletter.reason"));
-    Run { rate: (MESSAGES as u64 - of_first) as f64 / seconds, sum: sums.fold(0, u64::wrapping_add) }
+    Summed { rate: (MESSAGES as u64 - of_first) as f64 / seconds, sum: sums.fold(0, u64::wrapping_add) }
 }

@@ -1,14 +1,10 @@
 //! Shadow reads against a bare loop of rdkafka over the same topic, in one run on a real broker. Prints a JSON line for
 //! each measurement; those with a name are the figures, medians of the rounds.
 #![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a benchmark fails by panicking, and its figures are no exact ones"
+    reason = "its figures are no exact ones"
 )]
 
 #[path = "../support/mod.rs"]
@@ -39,6 +35,7 @@ use rdkafka::{
     producer::{BaseProducer, BaseRecord, Producer as _},
 };
 use serde_json::{Value, json};
+use support::bare::{Summed, median, sum_messages, sum_words};
 
 const MESSAGES: i64 = 200_000;
 const BYTES: usize = 1_024;
@@ -75,11 +72,6 @@ async fn main() {
     bench.singles_to_seeks().await;
     bench.topic_id(&topic_ids).await;
     figure("single read beside 100,000 runs, p99", bench.fairness().await, "ms", &json!({"at-most": 50}));
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn figure(name: &str, value: f64, unit: &str, target: &Value) {
@@ -158,17 +150,7 @@ impl Bench {
         let mut client = ClientConfig::new();
         client.set("bootstrap.servers", &self.servers).set("group.id", "bare").set("enable.auto.commit", "false");
         let consumer = self.assigned(&client);
-        let (mut count, mut sum, mut since) = (0, 0u64, Instant::now());
-        while count < MESSAGES {
-            let Some(message) = consumer.poll(SECOND) else { continue };
-            if count == 0 {
-                since = Instant::now();
-            }
-            let words = message.unwrap();
-            sum = words.payload().unwrap().chunks_exact(8).map(word).fold(sum, u64::wrapping_add);
-            count += 1;
-        }
-        let rate = MESSAGES as f64 / since.elapsed().as_secs_f64();
+        let Summed { rate, sum } = sum_messages(&consumer, u32::try_from(MESSAGES).unwrap());
         println!("{}", json!({"what": "bare loop", "per_second": rate, "sum": sum}));
         rate
     }
@@ -184,7 +166,7 @@ impl Bench {
         while let Some(reading) = readings.next().await.unwrap() {
             count += reading.found.len();
             for message in reading.found.iter() {
-                sum = message.payload.unwrap().chunks_exact(8).map(word).fold(sum, u64::wrapping_add);
+                sum = sum.wrapping_add(sum_words(message.payload.unwrap()));
             }
         }
         assert_eq!(count, wanted().count());
@@ -317,8 +299,4 @@ impl Bench {
         println!("{}", json!({"what": "100,000 runs", "seconds": seconds, "positionings": positionings}));
         report("single read beside 100,000 runs", millis).1
     }
-}
-
-fn word(bytes: &[u8]) -> u64 {
-    bytes.try_into().map_or(0, u64::from_le_bytes)
 }
