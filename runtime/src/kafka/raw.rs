@@ -10,8 +10,9 @@ use std::{
 };
 
 use rdkafka::{
-    Message as _, bindings as sys,
+    Message as _, TopicPartitionList, bindings as sys,
     client::{Client, ClientContext},
+    consumer::{BaseConsumer, Consumer as _, ConsumerContext},
     message::BorrowedMessage,
     producer::{BaseProducer, PARTITION_UA, Producer as _, ProducerContext},
     types::RDKafkaErrorCode,
@@ -219,6 +220,26 @@ impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
         // SAFETY: `new` demands that the pointer be ours and this be its destructor.
         unsafe { (self.destroy)(self.pointer.as_ptr()) }
+    }
+}
+
+// === Commits ===
+
+/// Sends a commit. A poll of the consumer hands what comes of it to `commit_callback`: of one that is sent by
+/// `rd_kafka_commit`, which rdkafka uses, nobody hears, since librdkafka tells only a callback that rdkafka never sets.
+pub(super) fn commit<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    positions: &TopicPartitionList,
+) -> Result<(), RDKafkaErrorCode> {
+    let client = consumer.client().native_ptr();
+    // SAFETY: the client is borrowed, so alive; the queue is ours to give back, and the list is copied.
+    let sent = unsafe {
+        let queue = Owned::new(sys::rd_kafka_queue_get_consumer(client), sys::rd_kafka_queue_destroy)?;
+        sys::rd_kafka_commit_queue(client, positions.ptr(), queue.ptr(), None, ptr::null_mut())
+    };
+    match sent {
+        sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
+        error => Err(error.into()),
     }
 }
 

@@ -1,20 +1,33 @@
 //! Commits: what the lanes say may be committed, and never anything else.
 
-use std::sync::atomic::Ordering;
+use std::sync::PoisonError;
 
-use rdkafka::consumer::{CommitMode, Consumer};
+use anyhow::Result;
+use rdkafka::{
+    consumer::{CommitMode, Consumer},
+    error::KafkaError,
+};
 use tracing::warn;
 
 use super::thread::Thread;
-use crate::{kafka::list, message::TopicPartition, offset::NextOffset};
+use crate::{
+    kafka::{list, raw},
+    message::TopicPartition,
+    offset::NextOffset,
+};
 
 impl Thread {
-    /// Commits what the lanes have settled since the last commit.
-    pub(super) fn commit(&mut self, mode: CommitMode) {
-        if self.consumer.context().uncommitted.swap(false, Ordering::AcqRel) {
+    /// Commits what the lanes have settled since the last commit; everything, if that one failed.
+    ///
+    /// # Errors
+    /// The group may not commit.
+    pub(super) fn commit(&mut self) -> Result<()> {
+        let failed = self.consumer.context().commit_failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(error) = failed {
+            self.may_go_on(&error)?;
             self.slots.iter_mut().for_each(|slot| slot.committed = None);
         }
-        let due: Vec<(TopicPartition, NextOffset)> = self
+        let due: Vec<_> = self
             .slots
             .iter_mut()
             .filter_map(|slot| {
@@ -26,7 +39,14 @@ impl Thread {
                 })
             })
             .collect();
-        self.commit_positions(&due, mode);
+        self.commit_positions(&due, CommitMode::Async);
+        Ok(())
+    }
+
+    /// Commits everything that the lanes have settled, and waits for it: a commit before this one may have failed.
+    pub(super) fn commit_for_good(&self) {
+        let all: Vec<_> = self.slots.iter().map(|slot| (slot.source.clone(), slot.progress.committable())).collect();
+        self.commit_positions(&all, CommitMode::Sync);
     }
 
     pub(super) fn commit_positions(&self, positions: &[(TopicPartition, NextOffset)], mode: CommitMode) {
@@ -34,9 +54,14 @@ impl Thread {
             return;
         }
         kill_point!("before-commit");
-        if let Err(error) = self.consumer.commit(&list::at(positions), mode) {
+        let positions = list::at(positions);
+        let sent = match mode {
+            CommitMode::Async => raw::commit(&self.consumer, &positions).map_err(KafkaError::ConsumerCommit),
+            CommitMode::Sync => self.consumer.commit(&positions, mode),
+        };
+        if let Err(error) = sent {
             warn!(%error, "A commit failed; it is tried again");
-            self.consumer.context().uncommitted.store(true, Ordering::Release);
+            *self.consumer.context().commit_failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
         kill_point!("after-commit");
     }

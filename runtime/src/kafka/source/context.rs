@@ -13,6 +13,7 @@ use rdkafka::{
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, Consumer, ConsumerContext},
     error::{KafkaError, KafkaResult},
+    topic_partition_list::TopicPartitionListElem,
     types::RDKafkaRespErr,
 };
 use tracing::{debug, warn};
@@ -23,8 +24,8 @@ use crate::kafka::context;
 #[derive(Default)]
 pub(super) struct Rebalances {
     pub(super) announced: Mutex<VecDeque<(RDKafkaRespErr, TopicPartitionList)>>,
-    /// A commit failed since the last one was sent.
-    pub(super) uncommitted: AtomicBool,
+    /// Why a commit failed, since the last one was sent.
+    pub(super) commit_failed: Mutex<Option<KafkaError>>,
     /// Nobody carries out rebalances any more.
     pub(super) closing: AtomicBool,
 }
@@ -51,10 +52,12 @@ impl ConsumerContext for Rebalances {
         self.announced.lock().unwrap_or_else(PoisonError::into_inner).push_back((error, partitions.clone()));
     }
 
-    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        if let Err(error) = result {
+    fn commit_callback(&self, result: KafkaResult<()>, positions: &TopicPartitionList) {
+        // It may have failed for some partitions only.
+        let each = || positions.elements().iter().try_for_each(TopicPartitionListElem::error);
+        if let Err(error) = result.and_then(|()| each()) {
             warn!(%error, "A commit failed; it is tried again");
-            self.uncommitted.store(true, Ordering::Release);
+            *self.commit_failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     }
 }

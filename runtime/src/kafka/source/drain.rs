@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use rdkafka::consumer::{CommitMode, Consumer};
+use rdkafka::consumer::Consumer;
 use tracing::{debug, info};
 
 use super::{
@@ -39,11 +39,11 @@ impl Thread {
             }
             self.carry_out_rebalances()?;
             if Instant::now() >= next_commit {
-                self.commit(CommitMode::Async);
+                self.commit()?;
                 next_commit = Instant::now() + self.pipeline.commit;
             }
         }
-        self.commit(CommitMode::Sync);
+        self.commit_for_good();
         self.leave()
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, bail};
 use rdkafka::{
     consumer::Consumer,
     error::{KafkaError, RDKafkaErrorCode},
@@ -19,18 +19,9 @@ impl Thread {
     /// Errors of the client: most are news (the client tries again by itself), some end the pipeline.
     pub(super) fn heard(&mut self, error: KafkaError) -> Result<()> {
         use RDKafkaErrorCode as Code;
-        let group = &self.pipeline.group;
+        self.may_go_on(&error)?;
         match error {
-            KafkaError::MessageConsumptionFatal(code) => {
-                Err(anyhow!("the main consumer of group {group} failed for good: {code}"))
-            }
             KafkaError::MessageConsumption(Code::AutoOffsetReset | Code::OffsetOutOfRange) => self.out_of_range(),
-            KafkaError::MessageConsumption(
-                code @ (Code::GroupAuthorizationFailed | Code::TopicAuthorizationFailed),
-            ) => Err(anyhow!(
-                "not authorised ({code}): group {group} needs READ on the group and on the topics {:?}",
-                self.pipeline.topics
-            )),
             error => {
                 self.news.retain(|(_, at)| at.elapsed() < REPEAT_NEWS);
                 if self.news.iter().all(|(known, _)| *known != error) {
@@ -40,6 +31,24 @@ impl Thread {
                 Ok(())
             }
         }
+    }
+
+    /// Unless an error is one that does not pass.
+    pub(super) fn may_go_on(&self, error: &KafkaError) -> Result<()> {
+        use RDKafkaErrorCode as Code;
+        let group = &self.pipeline.group;
+        if let KafkaError::MessageConsumptionFatal(code) = error {
+            bail!("the main consumer of group {group} failed for good: {code}");
+        }
+        if let Some(code @ (Code::GroupAuthorizationFailed | Code::TopicAuthorizationFailed)) =
+            error.rdkafka_error_code()
+        {
+            bail!(
+                "not authorised ({code}): group {group} needs READ on the group and on the topics {:?}",
+                self.pipeline.topics
+            );
+        }
+        Ok(())
     }
 
     /// Some partition's position is outside of its log; the client does not say which.

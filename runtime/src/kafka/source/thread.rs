@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, Result, anyhow};
 use rdkafka::{
     config::RDKafkaLogLevel,
-    consumer::{BaseConsumer, CommitMode, Consumer},
+    consumer::{BaseConsumer, Consumer},
     error::{KafkaError, KafkaResult},
     message::BorrowedMessage,
 };
@@ -177,7 +177,7 @@ impl Thread {
             self.carry_out_rebalances()?;
             self.look_after_slots()?;
             if Instant::now() >= next_commit {
-                self.commit(CommitMode::Async);
+                self.commit()?;
                 next_commit = Instant::now() + self.pipeline.commit;
             }
         }
