@@ -117,7 +117,14 @@ pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
         Width::Wide => ("1048576", "2000", "1"),
     };
     let mut client = base(kafka, servers, "shadow", &[&kafka.consumer]);
-    for group_only in ["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "client.rack"] {
+    // What concerns members of a group; some of it contradicts what is left, and then there is no client at all.
+    for group_only in [
+        "session.timeout.ms",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "partition.assignment.strategy",
+        "client.rack",
+    ] {
         client.remove(group_only);
     }
     client
