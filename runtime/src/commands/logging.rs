@@ -24,7 +24,9 @@ pub fn start(format: Format) -> Result<(), Failure> {
             .map_err(|error| Failure::Input(anyhow::anyhow!("RUST_LOG: {directives:?} is not a filter: {error}")))?,
         _ => EnvFilter::new("info"),
     };
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A line that cannot be written is lost. To say so where it could not be written would be a panic.
+    let log = tracing_subscriber::fmt().log_internal_errors(false);
+    let log = log.with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         Format::Pretty => log.with_ansi(std::io::stderr().is_terminal()).init(),
         Format::Json => log.json().flatten_event(true).init(),
