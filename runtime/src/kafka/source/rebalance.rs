@@ -136,7 +136,9 @@ impl Thread {
         loop {
             match question() {
                 Ok(answer) => return Ok(answer),
-                Err(error) if time < ASK_TIMES => warn!(%error, time, of = ASK_TIMES, "Cannot read {what}"),
+                Err(error) if time < ASK_TIMES => {
+                    warn!(%error, group = self.pipeline.group, time, of = ASK_TIMES, "Cannot read {what}");
+                }
                 Err(error) => {
                     return Err(error).with_context(|| format!("cannot read {what} for group {}", self.pipeline.group));
                 }
