@@ -104,6 +104,18 @@ fn a_broker_that_is_down_at_the_start_is_waited_for() {
 }
 
 #[test]
+fn a_log_that_cannot_be_written_stops_nothing() {
+    let scene = Scene::new(broker(), "mute", 1, &[]);
+    scene.produce(0, &["A", "R", "D", "A"]);
+    let full = |_: &Path| File::options().write(true).open("/dev/full").unwrap();
+    let mut process = Process::start_logging_to(&scene.config("", ""), &[], full);
+    scene.await_committed(0, 4);
+    process.signal(Signal::TERM);
+    assert_eq!(code(&mut process), Some(0));
+    assert_eq!(scene.letters().len(), 2);
+}
+
+#[test]
 fn a_missing_topic_is_named() {
     let oracle = Oracle::new(broker(), "named", 1);
     for missing in ["topics = [\"named\"]", "topic = \"named.dlq\""] {
@@ -178,4 +190,38 @@ fn an_expired_position_becomes_the_latest() {
     oracle.produce_of(b"R");
     oracle.await_committed(SOON);
     assert_eq!(broker().read("expired-latest.dlq").len(), 1);
+}
+
+#[test]
+fn what_is_open_stays_open_when_the_position_moves_forward() {
+    let scene = Scene::new(broker(), "expired-ahead", 1, &[]);
+    scene.produce(0, &[&["D", "R"][..], &["S"; 1000], &["R"]].concat());
+    let far_behind = r#"
+        batch = { messages = 2, wait = "5ms" }
+        on-out-of-range = "earliest"
+        shutdown = "2s"
+    "#;
+    let running = Running::start(&scene.config(r#"settle = "never""#, far_behind));
+    eventually(SOON, "the first batch is judged", || scene.letters().pop());
+    broker().delete_records(&scene.topic, 0, 950);
+    scene.await_log(&["WARN", "The position was outside of the log", "low=950"]);
+    eventually(SOON, "it goes on", || (scene.rejected(0, "now") == [1, 1002]).then_some(()));
+    let tally = running.stop().tally;
+    assert!(tally.delivered < 500, "{tally:?}");
+    assert_eq!(scene.lines(&[" Assigned "]).len(), 1);
+    assert_eq!(scene.committed(0).unwrap_or_default(), 0, "the first message is still open");
+}
+
+/// A commit that is part of a transaction is not to be had before the transaction ends.
+#[test]
+fn a_commit_that_cannot_be_read_yet_is_waited_for() {
+    let scene = Scene::new(broker(), "unstable", 1, &[]);
+    scene.produce(0, &["R"; 10]);
+    let transaction = broker().begin_commit("unstable", "unstable", 7);
+    let running = Running::start(&scene.config("", ""));
+    scene.await_log(&["WARN", "Cannot read the committed offsets"]);
+    transaction.commit();
+    scene.await_committed(0, 10);
+    assert_eq!(scene.rejected(0, "now"), [7, 8, 9]);
+    drop(running);
 }

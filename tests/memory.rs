@@ -109,3 +109,42 @@ fn deferring_half_of_all_messages_takes_no_more_memory_than_accepting_them() {
         broker().delete_topic(topic);
     }
 }
+
+/// What may wait between a fast source and a slow guest: batches in hand, prefetch, and a fetch beyond it.
+const WAITING: u64 = (2 + 2 + 1) << 20;
+const BOUNDS: &str = r#"
+    batch = { messages = 16, bytes = "256KiB", wait = "5ms" }
+    in-hand = "2MiB"
+    shutdown = "1s"
+"#;
+const PREFETCH: &str = r#"
+    [kafka.consumer]
+    "queued.max.messages.kbytes" = "2048"
+    "fetch.message.max.bytes" = "262144"
+"#;
+
+/// The most memory with so many messages of 16 KiB in each partition, when the first ones are judged, slowly.
+fn run_slowly(topic: &str, each: i64, until: i64) -> u64 {
+    let scene = Scene::new(broker(), topic, PARTITIONS, &[]);
+    let message =
+        |partition| Record { partition: Some(partition), payload: Some([b'S'].repeat(16 << 10)), ..Record::default() };
+    for _ in 0..each / until {
+        let part: Vec<_> = (0..PARTITIONS).flat_map(|partition| (0..until).map(move |_| message(partition))).collect();
+        broker().produce(topic, &part);
+    }
+    let mut process = Process::start(&(scene.config("", BOUNDS) + PREFETCH));
+    for partition in 0..PARTITIONS {
+        eventually(SOON, "the first messages are judged", || (scene.committed(partition) >= Some(until)).then_some(()));
+    }
+    let peak = process.peak_memory();
+    assert!(process.is_running(), "{}", process.stderr());
+    peak
+}
+
+#[test]
+fn a_slow_guest_behind_a_fast_source_takes_no_more_memory_than_is_configured() {
+    let little = run_slowly("trickle", 64, 64);
+    let much = run_slowly("flood", 1024, 64);
+    println!("figure: {}", serde_json::json!({ "name": "back-pressure", "little": little, "much": much }));
+    assert!(much <= little + WAITING, "{much} bytes with 64 MiB before a slow guest, {little} with 4 MiB");
+}

@@ -74,19 +74,43 @@ fn the_broker_is_killed_during_a_flush() {
     interrupted_flush(Broker::kill);
 }
 
+/// How long the client takes a topic that is gone for one that is on its way.
+const IMPATIENT: &str = r#"
+    [kafka.producer]
+    "topic.metadata.propagation.max.ms" = "1000"
+    "topic.metadata.refresh.interval.ms" = "1000"
+"#;
+
 #[test]
 fn the_topic_of_dead_letters_is_deleted_and_made_again() {
     let mut oracle = Oracle::new(broker(), "remade", 2);
-    // How long the client takes a topic that is gone for one that is on its way.
-    let impatient = "[kafka.producer]\n\"topic.metadata.propagation.max.ms\" = \"1000\"\n\"topic.metadata.refresh.interval.ms\" = \"1000\"";
     oracle.produce(500, 1);
-    let mut process = oracle.start(&oracle.config("", impatient), &[]);
+    let mut process = oracle.start(&oracle.config("", IMPATIENT), &[]);
     oracle.await_committed(SOON);
     oracle.check();
     oracle.delete_dead_letters();
     oracle.produce(500, 2);
     waits_for(&process, "A record was not delivered");
     oracle.create_dead_letters();
+    oracle.check_end(2 * SOON);
+    assert!(process.is_running(), "{}", process.stderr());
+}
+
+#[test]
+fn dead_letters_of_one_partition_that_are_not_delivered_hold_up_no_other() {
+    let mut oracle = Oracle::new(broker(), "lopsided", 2);
+    oracle.produce_of(b"RR");
+    let mut process = oracle.start(&oracle.config("", IMPATIENT), &[]);
+    oracle.await_committed(SOON);
+    // With a partition fewer, there is no place for those of the second one.
+    oracle.delete_dead_letters();
+    broker().create_topic("lopsided.dlq", 1, &[]);
+    oracle.produce_of(&b"RR".repeat(50));
+    waits_for(&process, "A record was not delivered");
+    let committed = |partition: i32| broker().committed("lopsided", "lopsided").get(&partition).copied();
+    eventually(SOON, "the other one is committed", || (committed(0) == Some(51)).then_some(()));
+    assert_eq!(committed(1), Some(1));
+    broker().add_partitions("lopsided.dlq", 2);
     oracle.check_end(2 * SOON);
     assert!(process.is_running(), "{}", process.stderr());
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use rustix::process::Signal;
 use serde_json::json;
-use support::{Oracle, Process, SOON, broker, eventually, poll, runs};
+use support::{Oracle, Process, Running, SOON, Scene, broker, eventually, poll, runs};
 
 /// Most members of the group at a time; a change makes it one fewer, or this many again.
 const MEMBERS: usize = 3;
@@ -114,6 +114,79 @@ fn a_member_that_was_away_commits_nothing_when_it_is_back() {
     assert!(away.is_running(), "{}", away.stderr());
 }
 
+/// What becomes of a member that is not heard of, or does not poll, for three seconds.
+const ABSENT: &str = r#"
+    [kafka.consumer]
+    "session.timeout.ms" = "3000"
+    "heartbeat.interval.ms" = "300"
+    "max.poll.interval.ms" = "3000"
+"#;
+
+/// Waits until a member is assigned something once more.
+fn await_back(oracle: &mut Oracle<'_>, member: &Process) {
+    eventually(SOON, "the member is back", || {
+        oracle.check_commits();
+        (member.stderr().matches(" Assigned partitions=").count() > 1).then_some(())
+    });
+}
+
+#[test]
+fn a_process_that_was_stopped_in_the_middle_of_its_work_comes_back() {
+    let mut oracle = Oracle::new(broker(), "stopped", 2);
+    let mut process = oracle.start(&oracle.config("", ABSENT), &[]);
+    for seed in 0..3 {
+        oracle.produce(3000, seed);
+        let before = oracle.commits();
+        eventually(SOON, "commits go on", || (oracle.commits() > before).then_some(()));
+        process.signal(Signal::STOP);
+        eventually(SOON, "the group has no member", || (broker().members("stopped") == 0).then_some(()));
+        oracle.check();
+        process.signal(Signal::CONT);
+    }
+    await_back(&mut oracle, &process);
+    oracle.check_end(2 * SOON);
+    assert!(process.is_running(), "{}", process.stderr());
+}
+
+#[test]
+fn a_member_that_does_not_poll_for_too_long_commits_nothing_and_comes_back() {
+    let mut oracle = Oracle::new(broker(), "stuck", 1);
+    let config = oracle.config("", ABSENT);
+    oracle.produce(500, 1);
+    // Its thread stops with a commit in its hand, while the client goes on with its heartbeats.
+    let mut stuck = oracle.start(&config, &[("FAILPOINTS", "before-commit=1*off->1*sleep(15000)->off")]);
+    eventually(SOON, "the member leaves the group", || {
+        let log = stuck.stderr();
+        (log.contains("Assigned partitions=stuck") && broker().members("stuck") == 0).then_some(())
+    });
+    let mut present = oracle.start(&config, &[]);
+    oracle.produce(500, 2);
+    oracle.await_committed(SOON);
+    present.signal(Signal::TERM);
+    assert!(present.wait(SOON).success(), "{}", present.stderr());
+    await_back(&mut oracle, &stuck);
+    oracle.check_end(SOON);
+    assert!(stuck.is_running(), "{}", stuck.stderr());
+}
+
+#[test]
+fn a_guest_that_is_slow_keeps_its_member_in_the_group() {
+    let scene = Scene::new(broker(), "slow-member", 2, &[]);
+    scene.produce(0, &[&["X"][..], &["A"; 400]].concat());
+    let small = r#"
+        batch = { messages = 4, wait = "5ms" }
+        guest.deadline = "4s"
+        shutdown = "1s"
+    "#;
+    let running = Running::start(&(scene.config(r#"fail = "timeout""#, small) + ABSENT));
+    scene.await_log(&["WARN", "The guest failed", "ran out of time"]);
+    scene.produce(1, &["R"]);
+    scene.await_committed(1, 1);
+    assert_eq!(scene.lines(&[" Assigned "]).len(), 1);
+    assert_eq!(scene.lines(&[" Revoked "]), [""; 0]);
+    drop(running);
+}
+
 #[test]
 fn two_members_of_one_partition_take_turns() {
     let mut oracle = Oracle::new(broker(), "turns", 1);
@@ -131,4 +204,39 @@ fn two_members_of_one_partition_take_turns() {
     assert!(poll(SOON, handed_over).is_some(), "the second does not take over:\n{}", second.stderr());
     assert!(first.wait(SOON).success(), "{}", first.stderr());
     oracle.check_end(SOON);
+}
+
+#[test]
+fn rebalances_and_shadow_reads_leave_nothing_behind() {
+    let scene = Scene::new(broker(), "tidy", 2, &[]);
+    let tick = "settle = \"50ms\"\nbatch = { messages = 4, wait = \"5ms\" }";
+    let process = Process::start(&(scene.config("", tick) + &group("range")));
+    // A member that reads another topic: whenever it comes or goes, everybody gives up everything, and gets it back.
+    let other = Scene::new(broker(), "tidy-other", 1, &[]);
+    let other = (other.config("", "") + &group("range")).replace("group = \"tidy-other\"", "group = \"tidy\"");
+    let mut had = (0, 0);
+    let rounds = i64::try_from(runs(15, 100)).unwrap();
+    for round in 1..=rounds {
+        for partition in 0..2 {
+            scene.produce(partition, &["D"; 50]);
+        }
+        let assigned = || process.stderr().matches(" Assigned partitions=tidy").count();
+        let before = assigned();
+        let passing = Running::start(&other);
+        eventually(SOON, "the other member is there", || (assigned() > before).then_some(()));
+        for partition in 0..2 {
+            scene.await_committed(partition, 50 * round);
+        }
+        drop(passing);
+        if round == 5 {
+            had = process.threads_and_files();
+        }
+    }
+    let has = process.threads_and_files();
+    println!(
+        "figure: {}",
+        json!({ "name": "tidy", "rounds": rounds, "threads": has.0, "files": has.1, "before": had })
+    );
+    // Threads that wait for blocking work come and go.
+    assert!(has.0 <= had.0 + 5 && has.1 <= had.1 + 5, "{has:?} threads and files, {had:?} before");
 }

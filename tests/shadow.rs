@@ -19,8 +19,13 @@ use deadletter::{
         topic_ids::{Existence, TopicId},
     },
     message::TopicPartition,
-    record::Missing,
     offset::Offset,
+    record::Missing,
+};
+use rdkafka::{
+    ClientConfig,
+    mocking::MockCluster,
+    producer::{BaseProducer, BaseRecord, Producer as _},
 };
 use support::{Record, SOON, broker, kafka};
 
@@ -358,4 +363,30 @@ async fn a_dropped_call_loses_no_answer() {
     }
     assert!(dropped > 0);
     assert!(found.iter().copied().eq(0..3_000));
+}
+
+#[tokio::test]
+async fn a_partition_is_read_on_when_its_leader_changes() {
+    let cluster = MockCluster::new(2).unwrap();
+    let servers = cluster.bootstrap_servers();
+    cluster.create_topic("elected", 1, 2).unwrap();
+    let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", &servers).create().unwrap();
+    for _ in 0..500 {
+        producer.send(BaseRecord::<(), _>::to("elected").partition(0).payload(&[b'x'; 1_024])).unwrap();
+    }
+    producer.flush(SOON).unwrap();
+    let kafka = kafka(&servers);
+    let shadow = ShadowReaders::new(&kafka, &servers, TopicIds::new(&kafka, &servers));
+    for leader in [1, 2, 1, 2] {
+        let wanted: Vec<_> = (0..500).step_by(3).collect();
+        let want =
+            Want::new(TopicPartition::new("elected", 0), Arc::default(), wanted.iter().copied().map(at).collect());
+        let mut readings = shadow.read(want.unwrap());
+        let mut found = readings.next().await.unwrap().unwrap().found.offsets().to_vec();
+        cluster.partition_leader("elected", 0, Some(leader)).unwrap();
+        while let Some(reading) = readings.next().await.unwrap() {
+            found.extend_from_slice(reading.found.offsets());
+        }
+        assert_eq!(found, wanted);
+    }
 }

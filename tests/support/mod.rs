@@ -1,6 +1,7 @@
 //! What the integration tests share: a real broker, its topics, and deadletter as a process.
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 
+pub(crate) mod acls;
 pub(crate) mod bare;
 mod broker;
 pub(crate) mod guests;

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsStr,
     fs::{self, File},
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::Arc,
     time::Duration,
@@ -27,13 +28,18 @@ impl Process {
 
     /// `deadletter run` with this configuration and some environment, such as `FAILPOINTS` or `RUST_LOG`.
     pub(crate) fn start_with(toml: &str, environment: &[(&str, &str)]) -> Self {
+        Self::start_logging_to(toml, environment, |folder| File::create(folder.join("stderr")).unwrap())
+    }
+
+    /// The same, with its log somewhere else.
+    pub(crate) fn start_logging_to(toml: &str, environment: &[(&str, &str)], log: impl FnOnce(&Path) -> File) -> Self {
         let folder = Arc::new(TempDir::with_prefix("deadletter-process-").unwrap());
         let config = folder.path().join("deadletter.toml");
         fs::write(&config, toml).unwrap();
         let mut command = binary([OsStr::new("run"), config.as_os_str()]);
         command.envs(environment.iter().copied()).stdin(Stdio::null());
         command.stdout(File::create(folder.path().join("stdout")).unwrap());
-        command.stderr(File::create(folder.path().join("stderr")).unwrap());
+        command.stderr(log(folder.path()));
         Self { child: command.spawn().unwrap(), folder }
     }
 
@@ -63,6 +69,12 @@ impl Process {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the process has ended");
         line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+    }
+
+    /// How many threads and open files it has.
+    pub(crate) fn threads_and_files(&self) -> (usize, usize) {
+        let count = |what: &str| fs::read_dir(format!("/proc/{}/{what}", self.child.id())).unwrap().count();
+        (count("task"), count("fd"))
     }
 
     /// Whether it has not ended.

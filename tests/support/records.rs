@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use rdkafka::{
-    ClientContext, Message as _,
+    ClientContext, Message as _, Offset, TopicPartitionList,
+    consumer::Consumer as _,
     error::RDKafkaErrorCode,
     message::{DeliveryResult, Header, OwnedHeaders},
     producer::{BaseProducer, BaseRecord, Producer, ProducerContext},
@@ -43,13 +44,28 @@ impl Broker {
 
     /// Produces records in a transaction that stays open until it is committed or aborted.
     pub(crate) fn begin(&self, topic: &str, records: &[Record]) -> Transaction {
+        let producer = self.transactional();
+        let positions = send(&producer, topic, records);
+        Transaction { producer, positions }
+    }
+
+    /// Commits a position of a group, for partition 0, in a transaction.
+    pub(crate) fn begin_commit(&self, group: &str, topic: &str, position: i64) -> Transaction {
+        let producer = self.transactional();
+        let mut positions = TopicPartitionList::new();
+        positions.add_partition_offset(topic, 0, Offset::Offset(position)).unwrap();
+        let group = self.consumer(group).group_metadata().unwrap();
+        producer.send_offsets_to_transaction(&positions, &group, SOON).unwrap();
+        Transaction { producer, positions: Vec::new() }
+    }
+
+    fn transactional(&self) -> BaseProducer<Deliveries> {
         let mut client = self.client("transaction");
         client.set("transactional.id", format!("transaction-{:x}", rand::random::<u64>()));
         let producer: BaseProducer<Deliveries> = client.create_with_context(Deliveries::default()).unwrap();
         producer.init_transactions(SOON).unwrap();
         producer.begin_transaction().unwrap();
-        let positions = send(&producer, topic, records);
-        Transaction { producer, positions }
+        producer
     }
 }
 

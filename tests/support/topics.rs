@@ -10,7 +10,7 @@ use std::{
 use deadletter::{kafka, message::Header};
 use rdkafka::{
     ClientConfig, Message as _, Offset, TopicPartitionList,
-    admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
+    admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication},
     client::DefaultClientContext,
     consumer::{BaseConsumer, Consumer},
     error::KafkaError,
@@ -56,6 +56,13 @@ impl Broker {
             let leaders = metadata.topics().first()?.partitions().iter().filter(|partition| partition.leader() >= 0);
             (leaders.count() == usize::try_from(partitions).unwrap()).then_some(())
         });
+    }
+
+    /// Gives a topic more partitions, as many as this in all.
+    pub(crate) fn add_partitions(&self, topic: &str, count: usize) {
+        let new = NewPartitions::new(topic, count);
+        let results = wait(self.admin().create_partitions([&new], &AdminOptions::new())).unwrap();
+        results.into_iter().next().unwrap().unwrap();
     }
 
     /// Deletes a topic, and waits until it is gone.
@@ -137,6 +144,12 @@ impl Broker {
         });
         let offsets = committed.elements().into_iter().map(|element| (element.partition(), element.offset().to_raw()));
         offsets.filter_map(|(partition, offset)| Some((partition, offset.filter(|offset| *offset >= 0)?))).collect()
+    }
+
+    /// How many members a group has.
+    pub(crate) fn members(&self, group: &str) -> usize {
+        let groups = self.consumer("members").fetch_group_list(Some(group), SOON).unwrap();
+        groups.groups().iter().map(|group| group.members().len()).sum()
     }
 
     fn partitions(&self, topic: &str) -> Vec<i32> {
