@@ -117,18 +117,3 @@ fn a_slow_partition_is_paused_and_resumed_and_holds_up_no_other() {
     assert_eq!(summary.tally.delivered, 2120, "each once");
     assert!(summary.source.pauses > 0);
 }
-
-#[test]
-fn late_verdicts_are_read_again_while_batches_come_without_a_break() {
-    let scene = Scene::new(broker(), "busy", 1, &[]);
-    scene.produce(0, &["D"; 500]);
-    scene.produce(0, &vec!["A"; 200_000]);
-    let one_by_one = r#"
-        batch = { messages = 1, wait = "5ms" }
-        settle = "100ms"
-    "#;
-    let running = Running::start(&scene.config("", one_by_one));
-    eventually(SOON, "the deferred messages are dead letters", || (scene.letters().len() >= 500).then_some(()));
-    assert!(scene.committed(0) < Some(200_500), "everything was judged before");
-    drop(running);
-}
