@@ -23,6 +23,7 @@ fn check(file: &str) -> Output {
         .env_remove("RUST_LOG")
         .env_remove("DEADLETTER_TEST_UNSET")
         .env("KAFKA_PASSWORD", "secret")
+        .env("DEADLETTER_ADMIN_TOKEN", "0123456789abcdef")
         .env("DEADLETTER_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
         .output()
         .unwrap()

@@ -17,9 +17,9 @@ use deadletter::{
     guest::{Guest, Setup},
     kafka::{
         Cluster,
-        source::{Assigned, Ending, InHand, Order},
+        source::{Assigned, Delivery, Ending, InHand, Order},
     },
-    lane::{Destinations, Instances, Lane, Shared, TallyBook},
+    lane::{Destinations, Instances, Lane, LaneBook, Shared, TallyBook},
     message::{Batch, TopicPartition},
     offset::{NextOffset, Offset},
     record::Origin,
@@ -157,16 +157,17 @@ async fn shared(scene: &Scene<'_>, fail: &str) -> Arc<Shared> {
         shadow: cluster.shadow().clone(),
         watermarks: None,
         tally: TallyBook::default(),
+        lanes: LaneBook::default(),
         pipeline,
     })
 }
 
-fn in_hand(source: &TopicPartition, first: i64, payloads: &[&str]) -> InHand {
+fn delivery(source: &TopicPartition, first: i64, payloads: &[&str]) -> Delivery {
     let mut batch = Batch::new(source.clone());
     for (offset, payload) in (first..).zip(payloads) {
         batch.push(Offset::new(offset).unwrap(), None, None, None, Some(payload.as_bytes()), []);
     }
-    InHand { batch: Arc::new(batch), share: None }
+    Delivery { in_hand: InHand { batch: Arc::new(batch), share: None }, restarts: 0 }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,8 +178,8 @@ async fn a_lane_ends_at_once_when_its_guest_fails_while_its_partition_goes() {
         let source = TopicPartition::new(scene.topic.as_str(), 0);
         let lane =
             Lane::spawn(&shared, Assigned { source: source.clone(), start: NextOffset::default(), topic_id: None });
-        lane.batches.send(in_hand(&source, 0, &["R", "D"])).await.unwrap();
-        lane.batches.send(in_hand(&source, 2, &["S", "S", "S", "S", "S", "X"])).await.unwrap();
+        lane.batches.send(delivery(&source, 0, &["R", "D"])).await.unwrap();
+        lane.batches.send(delivery(&source, 2, &["S", "S", "S", "S", "S", "X"])).await.unwrap();
         eventually(SOON, "the call that fails has begun", || (shared.tally.read().delivered == 8).then_some(()));
         // It is to end by itself, not at its deadline.
         let (done, ended) = mpsc::channel();

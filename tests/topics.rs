@@ -66,7 +66,7 @@ fn pipeline(source: &str, dlq: &str) -> Pipeline {
 /// The embedded one has the topics of these pipelines.
 fn cluster(kafka: Kafka, pipelines: impl IntoIterator<Item = Pipeline>) -> Cluster {
     let pipelines = pipelines.into_iter().map(|pipeline| (pipeline.name.clone(), pipeline)).collect();
-    Cluster::open(&Config { kafka, pipelines }).unwrap()
+    Cluster::open(&Config { admin: None, kafka, pipelines }).unwrap()
 }
 
 async fn check(pipeline: &Pipeline) -> Result<BTreeMap<String, Topic>, String> {

@@ -25,6 +25,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use deadletter::{
     config::{Config, DEAD_LETTER, Pipeline},
+    control::Control,
     guest::Compiler,
     kafka::Cluster,
     pipeline,
@@ -73,7 +74,7 @@ async fn run(args: Args) -> Result<()> {
     let dead_letters = Topic::open(cluster.servers(), route(&pipeline)?, &pipeline.group).await?;
 
     let events = source.produce(events(&args.events)?).await?;
-    let summary = pipeline::run_on(&cluster, config, guests, until_committed(&source)).await?;
+    let summary = pipeline::run_on(&cluster, config, guests, &Control::default(), until_committed(&source)).await?;
     let report = Report::new(&events, &dead_letters.read()?, source.positions()?, summary)?;
     if args.json {
         println!("{}", serde_json::to_string(&report)?);

@@ -7,6 +7,7 @@
 //! - [`lane`], [`pipeline`]: the loops
 //! - [`guest`]: the only place that names wasmtime
 //! - [`kafka`]: the only place that names rdkafka
+//! - [`operator`], [`control`], [`admin`]: what an operator asks of a process, its answers, and the listener for them
 //! - [`commands`]: what the binary does
 #![cfg_attr(
     not(test),
@@ -28,14 +29,18 @@ macro_rules! kill_point {
     };
 }
 
+pub mod admin;
 pub mod commands;
 pub mod config;
+pub mod control;
 pub mod guest;
 pub mod kafka;
 pub mod lane;
 pub mod ledger;
 pub mod message;
 pub mod offset;
+pub mod operator;
 pub mod pipeline;
 pub mod record;
+pub mod times;
 pub mod verdict;

@@ -3,7 +3,7 @@
 //! A [`Batch`] is columnar: each message is copied once, into arenas from which both the guest's columns and the
 //! dead letter's slices come.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::offset::{NextOffset, Offset};
 
@@ -30,6 +30,26 @@ impl fmt::Display for TopicPartition {
     /// `orders[3]`, as Kafka's own tools write it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}[{}]", self.topic, self.partition)
+    }
+}
+
+/// What cannot be a partition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a partition is written orders/3, or orders[3] as in the log")]
+pub struct NotAPartition;
+
+impl FromStr for TopicPartition {
+    type Err = NotAPartition;
+
+    /// `orders[3]`, or `orders/3`, which needs no quotes in a shell.
+    fn from_str(text: &str) -> Result<Self, NotAPartition> {
+        let bracketed = text.strip_suffix(']').and_then(|text| text.rsplit_once('['));
+        let (topic, partition) = bracketed.or_else(|| text.rsplit_once('/')).ok_or(NotAPartition)?;
+        let partition = partition.parse().ok().filter(|partition| *partition >= 0).ok_or(NotAPartition)?;
+        if topic.is_empty() || topic.contains(['/', '[']) {
+            return Err(NotAPartition);
+        }
+        Ok(Self::new(topic, partition))
     }
 }
 

@@ -9,6 +9,7 @@ use tracing::{error, info};
 
 use crate::{
     config::{self, Config},
+    control::{Control, Operated},
     guest::{Compiler, Guest, LoadError, Setup},
     kafka::{
         Cluster,
@@ -16,7 +17,7 @@ use crate::{
         source::{Source, SourceCounts, Stopped},
         topics,
     },
-    lane::{Destinations, Instances, Lane, Shared, Tally, TallyBook},
+    lane::{Destinations, Instances, Lane, LaneBook, Shared, Tally, TallyBook},
     record::Origin,
 };
 
@@ -43,12 +44,18 @@ pub struct PipelineSummary {
     pub source: SourceCounts,
 }
 
-/// Runs every pipeline of a configuration until `shutdown`, then drains them.
+/// Runs every pipeline of a configuration until `shutdown`, then drains them. What an operator asks of them comes through
+/// `control`.
 ///
 /// # Errors
 /// The first pipeline that cannot start or go on; the others are drained first.
-pub async fn run(config: Config, guests: Guests, shutdown: impl Future<Output = ()>) -> Result<Summary> {
-    run_on(&Cluster::open(&config)?, config, guests, shutdown).await
+pub async fn run(
+    config: Config,
+    guests: Guests,
+    control: &Control,
+    shutdown: impl Future<Output = ()>,
+) -> Result<Summary> {
+    run_on(&Cluster::open(&config)?, config, guests, control, shutdown).await
 }
 
 /// The guest of each pipeline, by the pipeline's name.
@@ -80,6 +87,7 @@ pub async fn run_on(
     cluster: &Cluster,
     config: Config,
     mut guests: Guests,
+    control: &Control,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Summary> {
     tokio::pin!(shutdown);
@@ -97,7 +105,10 @@ pub async fn run_on(
         stops.spawn(async move { (name, stopped.await) });
         running.push(started);
     }
-    let failed = wait(&running, stops, shutdown).await;
+    let operated =
+        |pipeline: &Running| Operated { shared: Arc::clone(&pipeline.shared), source: pipeline.source.clone() };
+    control.began(cluster, running.iter().map(operated).collect());
+    let failed = wait(&running, stops, control, shutdown).await;
     let mut summary = Summary { shadow_reads: cluster.shadow().counts(), ..Summary::default() };
     for pipeline in running {
         let name = pipeline.shared.pipeline.name.clone();
@@ -124,6 +135,7 @@ async fn check_topics(cluster: &Cluster, config: &Config) -> Result<BTreeMap<Str
 async fn wait(
     running: &[Running],
     mut stops: JoinSet<(String, Stopped)>,
+    control: &Control,
     shutdown: impl Future<Output = ()>,
 ) -> Option<anyhow::Error> {
     tokio::pin!(shutdown);
@@ -150,6 +162,7 @@ async fn wait(
         }
         if !draining {
             draining = true;
+            control.begin_drain();
             stuck.as_mut().reset(Instant::now() + overdue);
             for pipeline in running {
                 pipeline.source.drain();
@@ -190,6 +203,7 @@ impl Running {
             shadow: cluster.shadow().clone(),
             watermarks: cluster.watermarks().cloned(),
             tally: TallyBook::default(),
+            lanes: LaneBook::default(),
             pipeline,
         });
         let lanes = Arc::clone(&shared);

@@ -75,7 +75,7 @@ impl Broker {
     /// Starts one, with `properties` of the server besides or instead of the harness's own.
     pub(crate) fn start(properties: &[(&str, &str)]) -> Self {
         let folder = TempDir::with_prefix("deadletter-broker-").unwrap();
-        let [port, controller_port] = free_ports();
+        let [port, controller_port] = [free_port(), free_port()];
         let servers = format!("127.0.0.1:{port}");
         let places = [
             ("listeners", format!("PLAINTEXT://{servers},CONTROLLER://127.0.0.1:{controller_port}")),
@@ -192,12 +192,9 @@ fn class_path() -> [String; 2] {
     ["-classpath".into(), built("kafka").join("*").display().to_string()]
 }
 
-/// Ports below the range that the system gives to outgoing connections, so that none of those takes the port of a
+/// A port below the range that the system gives to outgoing connections, so that none of those takes the port of a
 /// broker while it is stopped.
-fn free_ports() -> [u16; 2] {
-    let listen = || {
-        let ports = std::iter::repeat_with(|| rand::random_range(20_000..32_000));
-        ports.take(1_000).find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).expect("no port is free")
-    };
-    [listen(), listen()].map(|listener| listener.local_addr().unwrap().port())
+pub(crate) fn free_port() -> u16 {
+    let ports = std::iter::repeat_with(|| rand::random_range(20_000..32_000));
+    ports.take(1_000).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("no port is free")
 }

@@ -6,6 +6,7 @@ pub(crate) mod bare;
 mod broker;
 pub(crate) mod guests;
 mod kafka;
+pub(crate) mod operator;
 mod oracle;
 mod process;
 mod records;
@@ -19,8 +20,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use broker::Broker;
+pub(crate) use broker::{Broker, free_port};
 pub(crate) use kafka::kafka;
+pub(crate) use operator::Operated;
 pub(crate) use oracle::Oracle;
 pub(crate) use process::{Process, binary};
 pub(crate) use records::{Position, Record, Transaction};
@@ -61,6 +63,11 @@ pub(crate) fn poll<T>(deadline: Duration, mut condition: impl FnMut() -> Option<
         }
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Prometheus' own checks.
+pub(crate) fn promtool() -> PathBuf {
+    built("promtool").join("promtool")
 }
 
 /// Something that `cargo xtask` prepares.

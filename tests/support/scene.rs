@@ -9,6 +9,7 @@ use std::{
 
 use deadletter::{
     config::Config,
+    control::Control,
     guest::Compiler,
     pipeline::{self, PipelineSummary, Summary},
 };
@@ -139,7 +140,7 @@ impl Running {
         let (stop, stopped) = oneshot::channel::<()>();
         let run = async move {
             let guests = pipeline::load_guests(&config, &Compiler::in_process()?).await?;
-            pipeline::run(config, guests, async { _ = stopped.await }).await
+            pipeline::run(config, guests, &Control::default(), async { _ = stopped.await }).await
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         Self { stop: Some(stop), thread: Some(thread::spawn(move || runtime.block_on(run))) }

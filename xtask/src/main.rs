@@ -20,6 +20,7 @@ mod guests;
 mod kafka;
 mod mutants;
 mod prerequisites;
+mod promtool;
 mod shell;
 mod soak;
 mod test;

@@ -1,4 +1,4 @@
-//! What must be on the machine: system packages, wasm targets, Kafka's jars.
+//! What must be on the machine: system packages, wasm targets, Kafka's jars, Prometheus' checks.
 
 use std::{os::unix::fs::MetadataExt, path::Path};
 
@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
     kafka,
+    promtool::promtool,
     shell::{command, output, run},
 };
 
@@ -39,7 +40,8 @@ const WASM_TARGETS: [&str; 2] = ["wasm32-wasip2", "wasm32-unknown-unknown"];
 /// Everything that any command needs.
 pub(crate) fn all() -> Result<()> {
     build()?;
-    broker()
+    broker()?;
+    promtool()
 }
 
 /// What it takes to build the runtime and the guests.

@@ -3,8 +3,10 @@
 mod check;
 mod completions;
 pub mod logging;
+mod operate;
 mod run;
 pub mod style;
+mod table;
 mod test;
 
 use std::{
@@ -44,6 +46,7 @@ Examples:
   deadletter check --offline orders.toml     is the configuration right, and the module?
   deadletter run orders.toml                 until SIGTERM or SIGINT
   deadletter test orders.wasm sample.jsonl   what does the module say of these messages?
+  deadletter status --config orders.toml     how does the running process stand?
 
 Exit codes:
   0   done
@@ -60,6 +63,16 @@ pub enum Command {
     /// Run a module on some messages, without Kafka.
     #[command(long_about = test::ABOUT)]
     Test(test::Test),
+    /// Show how a running process and its partitions stand.
+    Status(operate::Status),
+    /// Pause a partition of a running process.
+    Pause(operate::Pause),
+    /// Go on with a partition that is paused.
+    Resume(operate::Resume),
+    /// Settle a message that no guest gets past.
+    Skip(operate::Skip),
+    /// Let a running process finish and end.
+    Drain(operate::Drain),
     /// Print the completions of a shell.
     Completions(completions::Completions),
     /// Compile a module into the cache: what a host has its child do.
@@ -77,6 +90,11 @@ impl Command {
             Self::Run(run) => run.execute(),
             Self::Check(check) => check.execute(),
             Self::Test(test) => test.execute(),
+            Self::Status(status) => status.execute(),
+            Self::Pause(pause) => pause.execute(),
+            Self::Resume(resume) => resume.execute(),
+            Self::Skip(skip) => skip.execute(),
+            Self::Drain(drain) => drain.execute(),
             Self::Completions(completions) => completions.execute(),
             Self::Compile { module } => guest::child_main(&module).map_err(Failure::Input),
         }

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{Failure, block_on};
-use crate::{config::Config, pipeline};
+use crate::{admin::Server, config::Config, control::Control, pipeline};
 
 /// Runs the pipelines of a configuration.
 #[derive(Debug, Args)]
@@ -26,8 +26,21 @@ impl Run {
     pub(super) fn execute(self) -> Result<(), Failure> {
         let config = Config::load(&self.config)?;
         block_on(async {
+            let control = Control::default();
+            // Before anything that takes time: whoever looks after the process wants to see it start.
+            let _server = match &config.admin {
+                Some(admin) => Some(Server::start(admin, control.clone()).await?),
+                None => None,
+            };
             let guests = pipeline::load_guests(&config, &super::compiler()?).await?;
-            let summary = pipeline::run(config, guests, shutdown()?).await?;
+            let signalled = shutdown()?;
+            let shutdown = async {
+                tokio::select! {
+                    () = signalled => {}
+                    () = control.drained() => {}
+                }
+            };
+            let summary = pipeline::run(config, guests, &control, shutdown).await?;
             let summary = serde_json::to_string(&summary).context("writing the summary")?;
             tracing::info!(summary, "Stopped");
             Ok(())

@@ -8,7 +8,7 @@ use std::{
 use super::key::{Key, Outline, line};
 
 /// A configuration that cannot be used. Its `Display` is one line for each problem: `file:line: key: problem`. Values of
-/// `[kafka.common]`, `[kafka.consumer]` and `[kafka.producer]` are in none of them, since they may be secrets.
+/// `[kafka.common]`, `[kafka.consumer]` and `[kafka.producer]` and the token of `[admin]` are in none of them, since they may be secrets.
 #[derive(Debug, thiserror::Error)]
 pub struct ConfigError {
     file: PathBuf,
@@ -52,7 +52,9 @@ impl ConfigError {
     pub(super) fn toml(file: &Path, text: &str, outline: &Outline, error: &toml::de::Error) -> Self {
         let position = error.span().map(|span| span.start);
         let key = position.map(|position| outline.key_at(position)).unwrap_or_default();
-        let what = if is_secret(&key) {
+        let what = if key.starts_with(&["admin"]) && is_secret(&key) {
+            "must be a text".to_owned()
+        } else if is_secret(&key) {
             "must be a text, a number, or true or false (a name with dots stands in quotes)".to_owned()
         } else {
             plain(error.message())
@@ -73,7 +75,8 @@ impl ConfigError {
 
 /// Whether what stands at a key may be a secret.
 fn is_secret(key: &Key) -> bool {
-    ["common", "consumer", "producer"].iter().any(|part| key.starts_with(&["kafka", part]))
+    let property = ["common", "consumer", "producer"].iter().any(|part| key.starts_with(&["kafka", part]));
+    property || key.starts_with(&["admin", "token"])
 }
 
 /// serde's wording in the words of this project: `problem (allowed: …)`.

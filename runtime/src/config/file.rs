@@ -23,8 +23,17 @@ const YEAR: u64 = 31_557_600 * SECOND;
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct File {
     pub(super) kafka: Kafka,
+    pub(super) admin: Option<Admin>,
     #[serde(default)]
     pub(super) pipelines: BTreeMap<String, Pipeline>,
+}
+
+/// `[admin]`.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Admin {
+    pub(super) listen: String,
+    pub(super) token: Option<Property>,
 }
 
 /// `[kafka]`.

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use toml::de::{DeTable, Deserializer};
 
 use super::{
-    BatchLimits, Brokers, Config, ConfigError, CreateTopic, Guest, Kafka, OpenLimits, Output, Pipeline, Properties,
-    Route, Shadow, check,
+    Admin, BatchLimits, Brokers, Config, ConfigError, CreateTopic, Guest, Kafka, OpenLimits, Output, Pipeline,
+    Properties, Route, Shadow, check,
     environment::{Environment, expand},
     error::Broken,
     file,
@@ -53,17 +53,41 @@ fn read(path: &Path) -> Result<String, ConfigError> {
     })
 }
 
+impl Admin {
+    /// Reads `[admin]` alone, for whoever only wants to find the process that runs with this configuration: the rest
+    /// must be well-formed, but the variables that it names need not be set.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load(path: &Path) -> Result<Option<Self>, ConfigError> {
+        let environment: Environment<'_> = &|name| std::env::var_os(name);
+        resolve(path, &read(path)?, environment, |resolver, file| file.admin.and_then(|typed| resolver.admin(typed)))
+    }
+}
+
 /// The pure part of [`Config::load`].
 pub(super) fn parse(path: &Path, text: &str, environment: Environment<'_>) -> Result<Config, ConfigError> {
+    resolve(path, text, environment, |resolver, file| {
+        let config = resolver.config(file);
+        resolver.broken.extend(check::rules(&config));
+        config
+    })
+}
+
+fn resolve<T>(
+    path: &Path,
+    text: &str,
+    environment: Environment<'_>,
+    wanted: impl FnOnce(&mut Resolver<'_>, file::File) -> T,
+) -> Result<T, ConfigError> {
     let document = DeTable::parse(text).map_err(|error| ConfigError::syntax(path, text, &error))?;
     let outline = Outline::new(document.get_ref());
     let file = file::File::deserialize(Deserializer::from(document))
         .map_err(|error| ConfigError::toml(path, text, &outline, &error))?;
     let mut resolver =
         Resolver { folder: path.parent().unwrap_or_else(|| Path::new("")), environment, broken: Vec::new() };
-    let config = resolver.config(file);
-    resolver.broken.extend(check::rules(&config));
-    if resolver.broken.is_empty() { Ok(config) } else { Err(ConfigError::rules(path, text, &outline, resolver.broken)) }
+    let found = wanted(&mut resolver, file);
+    if resolver.broken.is_empty() { Ok(found) } else { Err(ConfigError::rules(path, text, &outline, resolver.broken)) }
 }
 
 /// Turns what was typed into what is used, and notes what is wrong on the way.
@@ -77,7 +101,25 @@ impl Resolver<'_> {
     fn config(&mut self, file: file::File) -> Config {
         let pipelines = file.pipelines.into_iter().map(|(name, typed)| (name.clone(), self.pipeline(name, typed)));
         let pipelines = pipelines.collect();
-        Config { kafka: self.kafka(file.kafka), pipelines }
+        Config { kafka: self.kafka(file.kafka), admin: file.admin.and_then(|typed| self.admin(typed)), pipelines }
+    }
+
+    pub(super) fn admin(&mut self, typed: file::Admin) -> Option<Admin> {
+        let key = Key::of(["admin"]);
+        let token = typed.token.and_then(|Property(token)| match expand(&token, self.environment) {
+            Ok(token) => Some(token),
+            Err(problem) => {
+                self.broken.push((key.at("token"), problem));
+                None
+            }
+        });
+        match Admin::new(&typed.listen, token) {
+            Ok(admin) => Some(admin),
+            Err((part, problem)) => {
+                self.broken.push((key.at(part), problem));
+                None
+            }
+        }
     }
 
     fn kafka(&mut self, typed: file::Kafka) -> Kafka {

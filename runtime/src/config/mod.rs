@@ -1,5 +1,6 @@
 //! Configuration, usable: every value checked, every default filled in. `file` holds the TOML as typed.
 
+mod admin;
 mod check;
 mod environment;
 mod error;
@@ -14,6 +15,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 
+pub use admin::{Admin, Secret};
 pub use error::ConfigError;
 
 /// One process: a cluster and the pipelines that read from it.
@@ -21,6 +23,8 @@ pub use error::ConfigError;
 pub struct Config {
     /// The cluster.
     pub kafka: Kafka,
+    /// The listener for operators; nobody listens without.
+    pub admin: Option<Admin>,
     /// At least one, by name.
     pub pipelines: BTreeMap<String, Pipeline>,
 }

@@ -30,6 +30,11 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!((shadow.readers, shadow.deadline, &*shadow.group_id), (3, Duration::from_secs(90), "shadow"));
     assert_eq!(shadow.seek_threshold, SeekThreshold::Offsets(400));
 
+    let admin = config.admin.as_ref().unwrap();
+    assert_eq!(admin.listen.to_string(), "[::1]:9464");
+    let token = admin.token.as_ref().unwrap();
+    assert!(token.is("0123456789abcdef-${not-a-variable}") && !token.is("0123456789abcdef"));
+
     let orders = &config.pipelines["orders"];
     assert_eq!((&*orders.name, &*orders.group, orders.start), ("orders", "orders-1", Start::Earliest));
     assert_eq!(orders.topics, ["orders", "returns"]);
@@ -58,6 +63,7 @@ fn every_key_arrives_where_it_belongs() {
 #[test]
 fn what_is_left_out_has_the_documented_default() {
     let config = parse_text(MINIMAL).unwrap();
+    assert!(config.admin.is_none(), "nobody listens unasked");
     let shadow = &config.kafka.shadow;
     assert_eq!((shadow.readers, shadow.seek_threshold), (2, SeekThreshold::Auto));
     assert_eq!((shadow.deadline, &*shadow.group_id), (Duration::from_secs(10), "deadletter-shadow"));
@@ -119,6 +125,20 @@ fn no_error_shows_the_value_of_a_property() {
             parse(Path::new("a.toml"), &format!("{MINIMAL}\n[kafka.common]\n{line}\n"), &secrets).unwrap_err();
         assert!(!format!("{refused} {refused:?}").contains(SECRET), "{refused:?}");
     }
+}
+
+#[test]
+fn nothing_shows_the_token_of_operators() {
+    let with = |token: &str| parse_text(&format!("[admin]\nlisten = \"127.0.0.1:1\"\ntoken = {token}\n{MINIMAL}"));
+    for bad in
+        ["\"${SECRET}\"", "\"${SECRET} and spaces\"", "[\"hunter2-7f3a\"]", "{ is = \"hunter2-7f3a\" }", "hunter2-7f3a"]
+    {
+        let error = with(bad).unwrap_err();
+        assert!(!error.contains(SECRET), "{error}");
+    }
+    let config = with("\"${SECRET}${SECRET}\"").unwrap();
+    assert!(config.admin.as_ref().unwrap().token.as_ref().unwrap().is(&SECRET.repeat(2)));
+    assert!(!format!("{config:?}").contains(SECRET));
 }
 
 #[test]

@@ -25,6 +25,22 @@ pub enum FailureKind {
     Contract,
 }
 
+impl FailureKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Trap, Self::Timeout, Self::OutOfMemory, Self::Error, Self::Contract];
+
+    /// One word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Trap => "trap",
+            Self::Timeout => "timeout",
+            Self::OutOfMemory => "out-of-memory",
+            Self::Error => "error",
+            Self::Contract => "contract",
+        }
+    }
+}
+
 impl fmt::Display for FailureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

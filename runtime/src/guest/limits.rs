@@ -1,6 +1,12 @@
 //! What a guest may use.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bytesize::ByteSize;
 use wasmtime::ResourceLimiter;
@@ -70,15 +76,23 @@ pub(super) struct Meter {
     memory: usize,
     growing: usize,
     elements: usize,
+    /// What all instances of the guest take.
+    total: Arc<AtomicUsize>,
 }
 
 impl Meter {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, memory: 0, growing: 0, elements: 0 }
+    pub(super) fn new(limit: usize, total: Arc<AtomicUsize>) -> Self {
+        Self { limit, memory: 0, growing: 0, elements: 0, total }
     }
 
     pub(super) fn memory(&self) -> usize {
         self.memory
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.memory, Ordering::Relaxed);
     }
 }
 
@@ -93,11 +107,14 @@ impl ResourceLimiter for Meter {
             ))));
         }
         (self.memory, self.growing) = (wanted, growing);
+        self.total.fetch_add(growing, Ordering::Relaxed);
         Ok(true)
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.memory = self.memory.saturating_sub(std::mem::take(&mut self.growing));
+        let growing = std::mem::take(&mut self.growing);
+        self.memory = self.memory.saturating_sub(growing);
+        self.total.fetch_sub(growing, Ordering::Relaxed);
         Ok(())
     }
 

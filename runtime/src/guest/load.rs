@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 use sha2::{Digest, Sha256};
@@ -107,13 +107,18 @@ impl Guest {
         let (linked, contract) = contract::link(&component, compiler.linker())?;
         let rules = Rules::new(contract.settling.is_some());
         let Setup { limits, outputs, settings, .. } = setup;
-        let shared = Arc::new(Shared { limits, outputs, log: Arc::new(Log::new()) });
+        let shared = Arc::new(Shared { limits, outputs, log: Arc::new(Log::new()), memory: Arc::default() });
         Ok(Self(Arc::new(Loaded { linked, contract, rules, settings, shared, digest })))
     }
 
     /// `sha256:` and the hexadecimal digest of the module's file.
     pub fn digest(&self) -> &str {
         &self.0.digest
+    }
+
+    /// Bytes of linear memory that all of its instances take now.
+    pub fn memory(&self) -> usize {
+        self.0.shared.memory.load(Ordering::Relaxed)
     }
 
     /// Whether it exports `settling`, and so may defer.

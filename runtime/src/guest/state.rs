@@ -1,6 +1,9 @@
 //! What the host keeps for one instance.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use tracing::Level;
 use wasmtime::component::ResourceTable;
@@ -18,6 +21,8 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) outputs: BTreeSet<String>,
     pub(super) log: Arc<Log>,
+    /// Bytes of linear memory that its instances take.
+    pub(super) memory: Arc<AtomicUsize>,
 }
 
 /// The data of one store.
@@ -54,7 +59,7 @@ impl State {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES);
         Self {
-            meter: Meter::new(shared.limits.memory),
+            meter: Meter::new(shared.limits.memory, Arc::clone(&shared.memory)),
             shared,
             batch: None,
             staged: Staged::default(),

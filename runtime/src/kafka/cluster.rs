@@ -65,6 +65,11 @@ impl Cluster {
         &self.shadow
     }
 
+    /// Where logs end.
+    pub fn log_ends(&self) -> &Watermarks {
+        &self.watermarks
+    }
+
     /// The watermarks; `None` where nothing is ever deleted.
     pub fn watermarks(&self) -> Option<&Watermarks> {
         (!self.is_embedded()).then_some(&self.watermarks)

@@ -31,6 +31,16 @@ pub(super) fn sources(list: &TopicPartitionList) -> Vec<TopicPartition> {
     list.elements().iter().map(|element| TopicPartition::new(element.topic(), element.partition())).collect()
 }
 
+/// The partitions of a list that have a position and no error.
+pub(super) fn positions(list: &TopicPartitionList) -> Vec<(TopicPartition, NextOffset)> {
+    let elements = list.elements();
+    let positions = elements.iter().filter(|element| element.error().is_ok()).filter_map(|element| {
+        let rdkafka::Offset::Offset(position) = element.offset() else { return None };
+        Some((TopicPartition::new(element.topic(), element.partition()), NextOffset::new(position)?))
+    });
+    positions.collect()
+}
+
 /// For a log line: `orders[0]@17 orders[1]@4`.
 pub(super) fn show<S: Show>(sources: &[S]) -> String {
     sources.iter().fold(String::new(), |mut line, source| {

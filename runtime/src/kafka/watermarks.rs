@@ -1,16 +1,19 @@
-//! Low watermarks: how far retention has come. Asked for from tasks.
+//! Watermarks: how far retention has come, and where logs end. Asked for from tasks.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use tokio::{sync::Mutex, task::AbortHandle};
 
-use super::{client, context::Context};
+use super::{client, context::Context, list};
 use crate::{config::Kafka, message::TopicPartition, offset::NextOffset};
 
 /// Bounds on one question, and on a client without questions.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_mins(1);
+
+/// The same where somebody waits who can do without.
+const ENDS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Asks through one client, one question at a time. The client is made on first use and closed when idle. Cheap to clone.
 #[derive(Clone)]
@@ -37,6 +40,35 @@ impl Watermarks {
 
     /// The lowest offset that a partition still has; `None` if the broker does not say so now.
     pub async fn low(&self, source: &TopicPartition) -> Option<NextOffset> {
+        let source = source.clone();
+        self.ask(move |client| {
+            let answer = client.fetch_watermarks(&source.topic, source.partition, TIMEOUT);
+            let (low, _) = answer.inspect_err(|error| tracing::debug!(%error, %source, "No watermarks")).ok()?;
+            NextOffset::new(low)
+        })
+        .await
+    }
+
+    /// Where the logs of some partitions end, with one question to each broker; those of which no broker says so within
+    /// two seconds are left out.
+    pub async fn ends(&self, sources: Vec<TopicPartition>) -> BTreeMap<TopicPartition, NextOffset> {
+        if sources.is_empty() {
+            return BTreeMap::new();
+        }
+        let asked = self.ask(move |client| {
+            let mut wanted = list::of(sources);
+            wanted.set_all_offsets(rdkafka::Offset::End).ok()?;
+            let ends = client.offsets_for_times(wanted, ENDS_TIMEOUT);
+            let ends = ends.inspect_err(|error| tracing::debug!(%error, "No ends of logs")).ok()?;
+            Some(list::positions(&ends).into_iter().collect())
+        });
+        asked.await.unwrap_or_default()
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&BaseConsumer<Context>) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
         let mut asking = Arc::clone(&self.0.asking).lock_owned().await;
         if let Some(closing) = asking.closing.replace(self.close_when_idle()) {
             closing.abort();
@@ -46,14 +78,11 @@ impl Watermarks {
             asking.client =
                 made.inspect_err(|error| tracing::warn!(%error, "Cannot make a client for watermarks")).ok();
         }
-        let source = source.clone();
         let asked = tokio::task::spawn_blocking(move || {
             let client = asking.client.as_ref()?;
             // Log lines and errors wait in its queue.
             while client.poll(Duration::ZERO).is_some() {}
-            let answer = client.fetch_watermarks(&source.topic, source.partition, TIMEOUT);
-            let (low, _) = answer.inspect_err(|error| tracing::debug!(%error, %source, "No watermarks")).ok()?;
-            NextOffset::new(low)
+            question(client)
         });
         asked.await.ok().flatten()
     }

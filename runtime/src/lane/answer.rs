@@ -84,10 +84,7 @@ impl Lane {
             tally.accepted += applied.accepted;
             tally.deferred += applied.deferred;
             for (offsets, rejection) in &applied.rejected {
-                match tally.rejected.get_mut(&rejection.code) {
-                    Some(count) => *count += offsets.len(),
-                    None => _ = tally.rejected.insert(rejection.code.clone(), offsets.len()),
-                }
+                tally.reject(&rejection.code, offsets.len());
             }
         });
     }
@@ -143,6 +140,7 @@ impl Lane {
                 self.push_stub(offset, rejection, Stub::TooLarge);
             }
             Ack::StubTooLarge(offset) => {
+                self.stub_refused = Some(offset);
                 self.halt(&format!("the topic of a route does not even take offset {offset} without its payload"));
             }
             Ack::Letter(offset, rejection, Err(DeliveryError::Failed(why))) => {

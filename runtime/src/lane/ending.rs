@@ -55,6 +55,7 @@ impl Lane {
             Order::Drain(ending) => (ending, false, false),
             Order::Revoke(ending) => (ending, true, false),
             Order::Lost(ending) => (ending, true, true),
+            Order::Asked(ask) => return self.asked(ask),
         };
         if revoked {
             self.inbox.close();

@@ -1,6 +1,9 @@
 //! Instances of the guest: one of its own for each lane of a guest that settles, a pool for any other.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 use tokio::sync::Semaphore;
 use tracing::debug;
@@ -8,6 +11,7 @@ use tracing::debug;
 use super::work::Request;
 use crate::{
     guest::{Failure, Guest, Instance},
+    times::{Times, TimesCounted},
     verdict::Answer,
 };
 
@@ -22,6 +26,7 @@ pub struct Instances {
     pooled: usize,
     idle: Mutex<Vec<Instance>>,
     seats: Semaphore,
+    calls: Times,
 }
 
 /// What came of a call: the answer, and the instance if it lives.
@@ -30,7 +35,17 @@ pub(super) type Called = (Option<Instance>, Result<Answer, Failure>);
 impl Instances {
     /// No instance is made before the first call. `memory` is the limit of each in bytes.
     pub fn new(guest: Guest, memory: usize, pooled: usize) -> Self {
-        Self { guest, memory, pooled, idle: Mutex::default(), seats: Semaphore::new(pooled) }
+        Self { guest, memory, pooled, idle: Mutex::default(), seats: Semaphore::new(pooled), calls: Times::default() }
+    }
+
+    /// How long calls took that came to an end, without what they waited for an instance.
+    pub fn call_times(&self) -> TimesCounted {
+        self.calls.counted()
+    }
+
+    /// Bytes of linear memory that all instances take now.
+    pub fn guest_memory(&self) -> usize {
+        self.guest.memory()
     }
 
     /// Whether each lane has an instance of its own.
@@ -82,7 +97,10 @@ impl Instances {
             Ok(instance) => instance,
             Err(failure) => return (None, Err(failure)),
         };
-        match request.run(&mut instance).await {
+        let began = Instant::now();
+        let result = request.run(&mut instance).await;
+        self.calls.add(began.elapsed());
+        match result {
             Ok(answer) => (Some(instance), Ok(answer)),
             Err(failure) => (None, Err(failure)),
         }

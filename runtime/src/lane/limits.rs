@@ -98,7 +98,7 @@ impl Lane {
         let room = self.shared.pipeline.batch.messages as u64;
         let expired = self.ledger.expire(self.now(), limits.age, limits.messages.saturating_sub(room));
         warn!(partition = %self.source, offsets = expired.len(), "Rejected with {DEFERRAL_EXPIRED}: the guest did not settle them");
-        self.shared.tally.add(|tally| *tally.rejected.entry(DEFERRAL_EXPIRED.to_owned()).or_default() += expired.len());
+        self.shared.tally.add(|tally| tally.reject(DEFERRAL_EXPIRED, expired.len()));
         let rejection = Rejection {
             route: None,
             code: DEFERRAL_EXPIRED.to_owned(),

@@ -6,6 +6,7 @@ mod ending;
 mod head_room;
 mod instances;
 mod limits;
+mod operate;
 mod outbox;
 mod reads;
 mod tally;
@@ -22,7 +23,7 @@ use tokio::{
     sync::mpsc,
     time::{Instant as TokioInstant, sleep_until},
 };
-use tracing::{debug, error};
+use tracing::debug;
 
 use self::{
     ending::Ended,
@@ -35,6 +36,7 @@ use self::{
 };
 pub use self::{
     instances::Instances,
+    operate::{LaneBook, Line},
     outbox::Destinations,
     tally::{Tally, TallyBook},
 };
@@ -43,10 +45,12 @@ use crate::{
     guest::{Call, Instance, Occasion},
     kafka::{
         ShadowReaders, Watermarks,
-        source::{Assigned, InHand, Order, Outlet, Progress},
+        source::{Assigned, Delivery, InHand, Order, Outlet, Progress},
     },
     ledger::{Ledger, Rejected},
     message::TopicPartition,
+    offset::Offset,
+    operator::Paused,
 };
 
 /// Batches that wait for a lane, besides the one in hand.
@@ -75,6 +79,8 @@ pub struct Shared {
     pub watermarks: Option<Watermarks>,
     /// What the pipeline has done.
     pub tally: TallyBook,
+    /// Its lanes.
+    pub lanes: LaneBook,
 }
 
 /// A call that is running. Dropping it drops the instance that runs it.
@@ -89,7 +95,7 @@ pub struct Lane {
     source: TopicPartition,
     born: Instant,
     ledger: Ledger,
-    inbox: mpsc::Receiver<InHand>,
+    inbox: mpsc::Receiver<Delivery>,
     inbox_is_open: bool,
     orders: mpsc::UnboundedReceiver<Order>,
     progress: Arc<Progress>,
@@ -110,6 +116,12 @@ pub struct Lane {
     pressure: Option<Pressure>,
     retention: Retention,
     halted: bool,
+    /// Whether and why it is halted.
+    paused: Option<Paused>,
+    /// How often it went on after a pause.
+    restarts: u32,
+    /// Its dead letter will never be acknowledged, not even without the payload.
+    stub_refused: Option<Offset>,
     /// An emitted record will never be acknowledged.
     emit_refused: bool,
     ending: Option<ending::Ending>,
@@ -147,10 +159,14 @@ impl Lane {
             last_call: Instant::now(),
             pressure: None,
             halted: false,
+            paused: None,
+            restarts: 0,
+            stub_refused: None,
             emit_refused: false,
             ending: None,
         };
         shared.tally.add(|tally| _ = tally.halted.remove(&lane.source));
+        shared.lanes.add(lane.source.clone(), &orders_sender, &progress);
         tokio::spawn(lane.run());
         Outlet { batches, orders: orders_sender, progress }
     }
@@ -178,9 +194,9 @@ impl Lane {
                 called = finish(&mut self.calling) => self.answered(called),
                 read = self.reads.next(), if may_read => self.have_read(read),
                 () = self.outbox.send_all(), if may_send => {}
-                in_hand = self.inbox.recv(), if wants_batch => {
-                    self.inbox_is_open = in_hand.is_some();
-                    self.next = in_hand.filter(|_| !self.halted);
+                delivery = self.inbox.recv(), if wants_batch => {
+                    self.inbox_is_open = delivery.is_some();
+                    self.next = delivery.and_then(|delivery| self.wanted(delivery));
                 }
                 low = self.retention.next(), if has_open => self.watch_retention(low),
                 () = sleep_until(wake) => self.look_at_the_clock(),
@@ -208,6 +224,11 @@ impl Lane {
     /// A paused lane takes what is on its way to it, and drops it: it takes no room from the others.
     fn wants_batch(&self) -> bool {
         self.inbox_is_open && (self.halted || self.next.is_none() && self.pressure.is_none() && self.may_judge())
+    }
+
+    /// What was sent before it went on after a pause comes again.
+    fn wanted(&self, delivery: Delivery) -> Option<InHand> {
+        (!self.halted && delivery.restarts == self.restarts).then_some(delivery.in_hand)
     }
 
     /// Whether the guest may be asked for verdicts, apart from the last time.
@@ -279,21 +300,6 @@ impl Lane {
         }
         let due = self.settle_at.is_some_and(|at| at <= Instant::now());
         due.then_some(if self.pressure.is_some() { Occasion::Pressure } else { Occasion::Tick })
-    }
-
-    /// No more is asked of the guest until the partition is assigned anew; what is settled is still committed.
-    fn halt(&mut self, why: &str) {
-        if self.halted {
-            return;
-        }
-        error!(partition = %self.source, committable = %self.ledger.committable(), "Paused: {why}");
-        self.halted = true;
-        self.progress.halt();
-        self.reads.drop_lost();
-        self.instance = None;
-        self.again = None;
-        self.next = None;
-        self.shared.tally.add(|tally| _ = tally.halted.insert(self.source.clone(), why.to_owned()));
     }
 }
 

@@ -177,7 +177,7 @@ impl Lane {
             if !self.ledger.give_up(offset) {
                 continue; // the host rejected it meanwhile
             }
-            self.shared.tally.add(|tally| *tally.rejected.entry(PAYLOAD_GONE.to_owned()).or_default() += 1);
+            self.shared.tally.add(|tally| tally.reject(PAYLOAD_GONE, 1));
             let reason = format!("open when its instance was lost, and cannot be read again: {}", missing.status());
             let rejection = Rejection { route: None, code: PAYLOAD_GONE.to_owned(), reason };
             self.payload_is_gone(offset, Arc::new(rejection), missing);

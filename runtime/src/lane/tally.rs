@@ -21,7 +21,7 @@ pub struct Tally {
     pub accepted: u64,
     /// Deferred by a verdict.
     pub deferred: u64,
-    /// Rejected, by code; host-made codes included.
+    /// Rejected, by code; host-made codes included. Codes beyond the first hundred count together, as `(other)`.
     pub rejected: BTreeMap<String, u64>,
     /// Dead letters with a successful delivery report; stubs included.
     pub dead_letters: u64,
@@ -38,6 +38,25 @@ pub struct Tally {
     /// Partitions that are paused, and why.
     #[serde(serialize_with = "by_name")]
     pub halted: BTreeMap<TopicPartition, String>,
+}
+
+/// Distinct codes that are counted apart: they become labels of metrics.
+const CODES: usize = 100;
+
+/// The name under which all further codes count; no guest can use it as a code.
+const OTHER: &str = "(other)";
+
+impl Tally {
+    /// Counts rejected messages.
+    pub fn reject(&mut self, code: &str, messages: u64) {
+        if let Some(count) = self.rejected.get_mut(code) {
+            *count += messages;
+            return;
+        }
+        let known = self.rejected.len() - usize::from(self.rejected.contains_key(OTHER));
+        let code = if known < CODES { code } else { OTHER };
+        *self.rejected.entry(code.to_owned()).or_default() += messages;
+    }
 }
 
 fn by_name<S: serde::Serializer>(halted: &BTreeMap<TopicPartition, String>, to: S) -> Result<S::Ok, S::Error> {
@@ -57,5 +76,22 @@ impl TallyBook {
     /// As it stands.
     pub fn read(&self) -> Tally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_beyond_the_bound_count_together() {
+        let mut tally = Tally::default();
+        for number in 0..CODES + 20 {
+            tally.reject(&format!("code-{number}"), 2);
+        }
+        tally.reject("code-0", 1);
+        assert_eq!(tally.rejected.len(), CODES + 1);
+        assert_eq!((tally.rejected["code-0"], tally.rejected[OTHER]), (3, 40));
+        assert_eq!(tally.rejected.values().sum::<u64>(), 2 * (CODES as u64 + 20) + 1);
     }
 }

@@ -1,6 +1,6 @@
 use proptest::{collection::vec, option, prelude::*};
 
-use super::{Batch, Column, Header, Message, Timestamp, TopicPartition};
+use super::{Batch, Column, Header, Message, NotAPartition, Timestamp, TopicPartition};
 use crate::offset::Offset;
 
 type Bytes = Option<Vec<u8>>;
@@ -148,5 +148,27 @@ proptest! {
         }
         prop_assert_eq!(&lengths, column.lengths());
         prop_assert_eq!((lengths, all), naive_chunk(&values, usize::MAX));
+    }
+}
+
+#[test]
+fn a_partition_is_read_as_it_is_written_and_as_a_shell_likes_it() {
+    let orders = TopicPartition::new("or.d_e-rs", 3);
+    assert_eq!(orders.to_string().parse(), Ok(orders.clone()));
+    assert_eq!("or.d_e-rs/3".parse(), Ok(orders));
+    for bad in [
+        "",
+        "orders",
+        "orders/",
+        "/3",
+        "[3]",
+        "orders/-1",
+        "orders[3",
+        "orders3]",
+        "a/b/3",
+        "orders/2147483648",
+        "orders/3/17",
+    ] {
+        assert_eq!(bad.parse::<TopicPartition>(), Err(NotAPartition), "{bad}");
     }
 }

@@ -54,6 +54,8 @@ pub enum Stub {
     Missing(Missing),
     /// The route's topic does not take a record of this size.
     TooLarge,
+    /// An operator skipped the message; its payload is where it was.
+    Skipped,
 }
 
 impl Stub {
@@ -62,6 +64,7 @@ impl Stub {
         match self {
             Self::Missing(missing) => missing.status(),
             Self::TooLarge => "too-large",
+            Self::Skipped => "skipped",
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::io::{self, IsTerminal};
 
-use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
 use similar::{ChangeTag, TextDiff};
 
 use super::report::Report;
 use crate::commands::{
     Failure, print,
     style::{BAD, GOOD},
+    table::table,
 };
 
 /// Lines of agreement around a difference.
@@ -41,23 +41,6 @@ fn tables(report: &Report) -> String {
     text += &table(["level", "from", "log"], logs);
     let failure = report.failure.as_ref().map(|failure| format!("{BAD}failure{BAD:#} {failure}\n"));
     text + &failure.unwrap_or_default() + &report.summary() + "\n"
-}
-
-/// Nothing for no rows.
-fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
-    // A terminal that does not know its width says 0.
-    if table.width().is_some_and(|width| width > 0) {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-    }
-    table.add_rows(rows.map(|row| row.map(|cell| harmless(&cell))));
-    if table.is_empty() { String::new() } else { format!("{table}\n") }
-}
-
-/// A guest's text must not control the terminal.
-fn harmless(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
 }
 
 /// Prints where two texts differ, line by line.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use super::{Missing, Reading};
+use crate::times::Times;
 
 /// Totals since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -39,6 +40,7 @@ pub(super) struct Counters {
     pub(super) positionings: Counter,
     pub(super) read_through: Counter,
     pub(super) bytes: Counter,
+    pub(super) turns: Times,
 }
 
 #[derive(Debug, Default)]

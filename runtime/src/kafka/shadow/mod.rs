@@ -30,6 +30,7 @@ use crate::{
     message::{Batch, TopicPartition},
     offset::Offset,
     record::Missing,
+    times::TimesCounted,
 };
 
 /// How much one turn may cost, so that nobody waits long for the next.
@@ -108,6 +109,11 @@ impl ShadowReaders {
     /// What was done so far.
     pub fn counts(&self) -> Counts {
         self.0.counters.counts()
+    }
+
+    /// How long each turn was waited for that brought answers.
+    pub fn turns(&self) -> TimesCounted {
+        self.0.counters.turns.counted()
     }
 
     /// A partition always has the same reader, so that its next request goes on where the last one ended. `None` if no

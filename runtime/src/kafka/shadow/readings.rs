@@ -1,6 +1,9 @@
 //! The answers to a want, turn by turn, each checked against the topic's id.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::{sync::mpsc, time};
 
@@ -44,6 +47,7 @@ impl Readings {
             return Ok(None);
         }
         let deadline = self.readers.0.kafka.shadow.deadline;
+        let asked = Instant::now();
         let Ok(reading) = time::timeout(deadline, self.turn()).await else {
             self.readers.0.counters.deadline.add(1);
             return Err(ReadError::Deadline);
@@ -51,6 +55,7 @@ impl Readings {
         let reading = reading?;
         self.through = Some(reading.through);
         self.readers.0.counters.answered(&reading);
+        self.readers.0.counters.turns.add(asked.elapsed());
         Ok(Some(reading))
     }
 

@@ -1,6 +1,6 @@
 //! Commits: what the lanes say may be committed, and never anything else.
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, atomic::Ordering};
 
 use anyhow::Result;
 use rdkafka::{
@@ -54,15 +54,44 @@ impl Thread {
             return;
         }
         kill_point!("before-commit");
-        let positions = list::at(positions);
+        let partitions = list::at(positions);
         let sent = match mode {
-            CommitMode::Async => raw::commit(&self.consumer, &positions).map_err(KafkaError::ConsumerCommit),
-            CommitMode::Sync => self.consumer.commit(&positions, mode),
+            CommitMode::Async => raw::commit(&self.consumer, &partitions).map_err(KafkaError::ConsumerCommit),
+            CommitMode::Sync => self.consumer.commit(&partitions, mode),
         };
-        if let Err(error) = sent {
-            warn!(%error, "A commit failed; it is tried again");
-            *self.consumer.context().commit_failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        match sent {
+            Ok(()) if matches!(mode, CommitMode::Sync) => self.have_committed(positions),
+            Ok(()) => {}
+            Err(error) => {
+                warn!(%error, "A commit failed; it is tried again");
+                self.count(|counts| counts.failed_commits += 1);
+                *self.consumer.context().commit_failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
         }
         kill_point!("after-commit");
+    }
+
+    /// Takes note of what the group said of commits.
+    pub(super) fn note_commits(&self) {
+        let context = self.consumer.context();
+        if !context.answered.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let answers = std::mem::take(&mut *context.commits.lock().unwrap_or_else(PoisonError::into_inner));
+        for answer in answers {
+            match answer {
+                Some(positions) => self.have_committed(&positions),
+                None => self.count(|counts| counts.failed_commits += 1),
+            }
+        }
+    }
+
+    fn have_committed(&self, positions: &[(TopicPartition, NextOffset)]) {
+        self.count(|counts| counts.commits += 1);
+        for (source, position) in positions {
+            if let Some(slot) = self.slots.iter().find(|slot| slot.source == *source) {
+                slot.progress.have_committed(*position);
+            }
+        }
     }
 }

@@ -18,7 +18,14 @@ use rdkafka::{
 };
 use tracing::{debug, warn};
 
-use crate::kafka::context;
+use crate::{
+    kafka::{context, list},
+    message::TopicPartition,
+    offset::NextOffset,
+};
+
+/// The positions that the group has now; `None` of a commit that failed.
+pub(super) type Committed = Option<Vec<(TopicPartition, NextOffset)>>;
 
 /// Rebalances as the client announces them; the thread carries them out right after the poll that brought them.
 #[derive(Default)]
@@ -26,6 +33,10 @@ pub(super) struct Rebalances {
     pub(super) announced: Mutex<VecDeque<(RDKafkaRespErr, TopicPartitionList)>>,
     /// Why a commit failed, since the last one was sent.
     pub(super) commit_failed: Mutex<Option<KafkaError>>,
+    /// What became of commits.
+    pub(super) commits: Mutex<Vec<Committed>>,
+    /// Whether there is anything in `commits`.
+    pub(super) answered: AtomicBool,
     /// Nobody carries out rebalances any more.
     pub(super) closing: AtomicBool,
 }
@@ -52,12 +63,18 @@ impl ConsumerContext for Rebalances {
         self.announced.lock().unwrap_or_else(PoisonError::into_inner).push_back((error, partitions.clone()));
     }
 
-    fn commit_callback(&self, result: KafkaResult<()>, positions: &TopicPartitionList) {
+    fn commit_callback(&self, result: KafkaResult<()>, partitions: &TopicPartitionList) {
         // It may have failed for some partitions only.
-        let each = || positions.elements().iter().try_for_each(TopicPartitionListElem::error);
-        if let Err(error) = result.and_then(|()| each()) {
-            warn!(%error, "A commit failed; it is tried again");
-            *self.commit_failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        }
+        let each = || partitions.elements().iter().try_for_each(TopicPartitionListElem::error);
+        let answer = match result.and_then(|()| each()) {
+            Ok(()) => Some(list::positions(partitions)),
+            Err(error) => {
+                warn!(%error, "A commit failed; it is tried again");
+                *self.commit_failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                None
+            }
+        };
+        self.commits.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
+        self.answered.store(true, Ordering::Release);
     }
 }

@@ -38,6 +38,7 @@ impl Thread {
                 self.heard(error)?;
             }
             self.carry_out_rebalances()?;
+            self.note_commits();
             if Instant::now() >= next_commit {
                 self.commit()?;
                 next_commit = Instant::now() + self.pipeline.commit;

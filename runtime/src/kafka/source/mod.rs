@@ -13,7 +13,7 @@ use std::{
     convert::Infallible,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering},
         mpsc as std_mpsc,
     },
     time::{Duration, Instant},
@@ -26,6 +26,7 @@ use super::topic_ids::TopicId;
 use crate::{
     message::{Batch, TopicPartition},
     offset::NextOffset,
+    operator::Ask,
 };
 
 pub use thread::{Source, SpawnLane, Stopped};
@@ -43,8 +44,8 @@ pub struct Assigned {
 /// The source's end of a lane. Dropping `batches` tells the lane that no more come.
 pub struct Outlet {
     /// Batches that wait; the lane's inbox.
-    pub batches: mpsc::Sender<InHand>,
-    /// Orders to end.
+    pub batches: mpsc::Sender<Delivery>,
+    /// Orders to end, and what an operator asks.
     pub orders: mpsc::UnboundedSender<Order>,
     /// What the lane has got to.
     pub progress: Arc<Progress>,
@@ -59,7 +60,15 @@ pub struct InHand {
     pub share: Option<Arc<OwnedSemaphorePermit>>,
 }
 
-/// How a lane ends.
+/// A batch on its way to a lane.
+pub struct Delivery {
+    /// The batch.
+    pub in_hand: InHand,
+    /// How often the partition had been restarted when it was sent: one from before is not wanted.
+    pub restarts: u32,
+}
+
+/// How a lane ends, and what else it is told.
 pub enum Order {
     /// The process stops: judge what is in the inbox, settle, get every dead letter acknowledged; by then at the latest.
     Drain(Ending),
@@ -67,6 +76,8 @@ pub enum Order {
     Revoke(Ending),
     /// The partition is another member's already: drop everything.
     Lost(Ending),
+    /// An operator asks something.
+    Asked(Ask),
 }
 
 /// By when a lane ends, and how it says that it has.
@@ -81,13 +92,23 @@ pub struct Ending {
 #[derive(Debug)]
 pub struct Progress {
     committable: AtomicI64,
+    committed: AtomicI64,
     halted: AtomicBool,
+    restart_at: AtomicI64,
+    restarts: AtomicU32,
 }
 
 impl Progress {
     /// Nothing yet: committable is where the partition starts.
     pub fn new(start: NextOffset) -> Self {
-        Self { committable: AtomicI64::new(start.get()), halted: AtomicBool::new(false) }
+        let at_start = || AtomicI64::new(start.get());
+        Self {
+            committable: at_start(),
+            committed: at_start(),
+            halted: AtomicBool::new(false),
+            restart_at: at_start(),
+            restarts: AtomicU32::new(0),
+        }
     }
 
     /// Says up to where everything is settled.
@@ -98,6 +119,29 @@ impl Progress {
     /// Says that the lane judges nothing more: it is sent no more batches.
     pub fn halt(&self) {
         self.halted.store(true, Ordering::Release);
+    }
+
+    /// Says that the lane goes on after a pause, for the `restarts`th time: all from this position on is sent again.
+    pub fn restart(&self, restarts: u32, position: NextOffset) {
+        self.restart_at.store(position.get(), Ordering::Relaxed);
+        self.restarts.store(restarts, Ordering::Release);
+        self.halted.store(false, Ordering::Release);
+    }
+
+    /// How often the lane went on, and where it did so last.
+    pub fn restarted(&self) -> (u32, NextOffset) {
+        let restarts = self.restarts.load(Ordering::Acquire);
+        (restarts, NextOffset::new(self.restart_at.load(Ordering::Relaxed)).unwrap_or_default())
+    }
+
+    /// Says what the group has as committed.
+    pub fn have_committed(&self, position: NextOffset) {
+        self.committed.store(position.get(), Ordering::Release);
+    }
+
+    /// Where whoever is next would begin.
+    pub fn committed(&self) -> NextOffset {
+        NextOffset::new(self.committed.load(Ordering::Acquire)).unwrap_or_default()
     }
 
     /// Whether the lane judges nothing more.
@@ -122,4 +166,8 @@ pub struct SourceCounts {
     pub longest_rebalance: Duration,
     /// Times a partition was paused because its lane was full.
     pub pauses: u64,
+    /// Commits that the group took.
+    pub commits: u64,
+    /// Commits that failed; they are tried again.
+    pub failed_commits: u64,
 }

@@ -47,7 +47,6 @@ impl Thread {
             let announced =
                 self.consumer.context().announced.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some((kind, partitions)) = announced else { return Ok(()) };
-            self.count(|counts| counts.rebalances += 1);
             let began = Instant::now();
             match kind {
                 RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => self.assign(&partitions)?,
@@ -55,7 +54,10 @@ impl Thread {
             }
             let took = began.elapsed();
             debug!(took_ms = took.as_millis(), "Rebalanced");
-            self.count(|counts| counts.longest_rebalance = counts.longest_rebalance.max(took));
+            self.count(|counts| {
+                counts.rebalances += 1;
+                counts.longest_rebalance = counts.longest_rebalance.max(took);
+            });
         }
     }
 

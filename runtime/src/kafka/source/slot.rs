@@ -14,7 +14,7 @@ use tokio::{
     },
 };
 
-use super::{InHand, Order, Outlet, Progress};
+use super::{Delivery, InHand, Order, Outlet, Progress};
 use crate::{
     config::BatchLimits,
     kafka::copy,
@@ -38,11 +38,13 @@ pub(super) struct Slot {
     pub(super) progress: Arc<Progress>,
     orders: mpsc::UnboundedSender<Order>,
     /// `None` once the lane was told that no more come.
-    batches: Option<mpsc::Sender<InHand>>,
+    batches: Option<mpsc::Sender<Delivery>>,
     /// The offset of the next message to take; anything lower is stale.
     pub(super) next: NextOffset,
     /// The position in the last commit that was sent.
     pub(super) committed: Option<NextOffset>,
+    /// How often the lane had gone on after a pause when `next` was set.
+    restarts: u32,
     building: Batch,
     since: Option<Instant>,
     flow: Flow,
@@ -81,6 +83,7 @@ impl Slot {
             batches: Some(batches),
             next: start,
             committed: None,
+            restarts: 0,
             building,
             since: None,
             flow: Flow::Reading,
@@ -142,6 +145,19 @@ impl Slot {
     /// Whether the client may be told to go on at `next`.
     pub(super) fn is_resuming(&self) -> bool {
         matches!(self.flow, Flow::Resuming)
+    }
+
+    /// If the lane goes on after a pause, goes back to where it does: it dropped what it was sent meanwhile.
+    pub(super) fn follow_restart(&mut self) {
+        let (restarts, position) = self.progress.restarted();
+        if restarts == self.restarts || self.batches.is_none() {
+            return;
+        }
+        self.restarts = restarts;
+        self.next = position;
+        self.building = Batch::new(self.source.clone());
+        self.since = None;
+        self.flow = Flow::Resuming;
     }
 
     /// The client goes on at `next`.
@@ -233,7 +249,8 @@ impl Slot {
         });
         match in_time {
             Some((room, permit)) => {
-                room.send(InHand { batch: Arc::new(batch), share: Some(Arc::new(permit)) });
+                let in_hand = InHand { batch: Arc::new(batch), share: Some(Arc::new(permit)) };
+                room.send(Delivery { in_hand, restarts: self.restarts });
                 (Handed::Over, None)
             }
             None => (Handed::Full, Some(batch)),

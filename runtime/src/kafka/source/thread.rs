@@ -175,6 +175,7 @@ impl Thread {
             }
             looked = Instant::now();
             self.carry_out_rebalances()?;
+            self.note_commits();
             self.look_after_slots()?;
             if Instant::now() >= next_commit {
                 self.commit()?;
@@ -222,6 +223,7 @@ impl Thread {
         let now = Instant::now();
         self.poll_for = IDLE_POLL;
         for slot in &mut self.slots {
+            slot.follow_restart();
             let handed = if slot.is_paused() {
                 slot.retry(&self.budget)
             } else if slot.is_due(self.pipeline.batch, now) {
