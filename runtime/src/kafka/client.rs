@@ -79,9 +79,10 @@ pub fn embedded() -> ClientConfig {
 pub fn source(kafka: &Kafka, servers: &str, pipeline: &Pipeline) -> ClientConfig {
     let mut client = ClientConfig::new();
     client
-        // 16 MiB of prefetch; librdkafka overshoots this by up to a fetch (librdkafka#5140), which could be 50 MiB.
+        // 16 MiB of prefetch; librdkafka overshoots this by up to a fetch (librdkafka#5140), which could be 50 MiB. A buffer
+        // of this size is kept by the allocator.
         .set("queued.max.messages.kbytes", "16384")
-        .set("fetch.max.bytes", "8388608")
+        .set("fetch.max.bytes", "2097152")
         .set("fetch.wait.max.ms", "50")
         // The default of 1 s stalls a consumer each time that its queue was full.
         .set("fetch.queue.backoff.ms", "10")

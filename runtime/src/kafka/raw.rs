@@ -403,13 +403,13 @@ const fn signed(length: usize) -> isize {
 // === Memory ===
 
 /// Keeps what is free in one or two places. A client has a thread for each broker, and each would have an arena of its own,
-/// with free memory that no other thread can use; and the buffer of a fetch, several megabytes, would go back to the system
-/// when it is freed and come again in pages of zeros, which cost more than what is written to them (it halved what passes
-/// through). To be called before threads are started; does nothing with another allocator.
+/// with free memory that no other thread can use; and the buffer of a fetch (`fetch.max.bytes` of [`super::client::source`])
+/// would go back to the system when it is freed and come again in pages of zeros, which cost more than what is written to
+/// them: it halved what passes through. To be called before threads are started; does nothing with another allocator.
 pub fn share_memory_between_threads() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     for (parameter, value) in
-        [(libc::M_ARENA_MAX, 2), (libc::M_MMAP_THRESHOLD, 32 << 20), (libc::M_TRIM_THRESHOLD, 32 << 20)]
+        [(libc::M_ARENA_MAX, 2), (libc::M_MMAP_THRESHOLD, 4 << 20), (libc::M_TRIM_THRESHOLD, 8 << 20)]
     {
         // SAFETY: takes two numbers; one that it does not like is refused, and then its default stays.
         unsafe { libc::mallopt(parameter, value) };
