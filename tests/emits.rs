@@ -27,7 +27,7 @@ fn what_a_call_emits_is_dropped_when_it_fails() {
         let scene = Scene::new(broker(), &format!("emits-nothing-{}", how.replace(' ', "-")), 1, &[]);
         scene.produce(0, &["E", "E"]);
         let running = Running::start(&scene.config(&format!(r#"fail = "{how}", fail-at = 1"#), ""));
-        scene.await_log(&["ERROR", "Paused", "twice"]);
+        scene.await_log(&["ERROR", "Paused", "the fault is the guest's"]);
         assert_eq!(running.stop().tally.emitted, 0);
         assert!(copies(&scene).is_empty(), "{how}");
     }
@@ -36,10 +36,11 @@ fn what_a_call_emits_is_dropped_when_it_fails() {
 #[test]
 fn an_output_that_is_not_configured_is_an_error_for_the_guest() {
     let scene = Scene::new(broker(), "emits-elsewhere", 1, &[]);
-    scene.produce(0, &["E"]);
+    scene.produce(0, &["E", "E"]);
     let running = Running::start(&scene.config(r#"output = "elsewhere""#, ""));
     scene.await_log(&["ERROR", "Paused", "there is no output `elsewhere`"]);
-    assert_eq!(running.stop().tally.failures, counts(&[("the guest answered with an error", 2)]));
+    // The batch twice, and each message twice.
+    assert_eq!(running.stop().tally.failures, counts(&[("the guest answered with an error", 6)]));
 }
 
 #[test]

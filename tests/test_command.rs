@@ -65,8 +65,15 @@ fn a_failure_is_1_and_says_where() {
     let ran = test(&["--settings", "mode=panic", "--batch", "2"], "a\nb\nc");
     assert_eq!(ran.code, Some(1));
     assert!(ran.stdout.starts_with("0-1 open\nfailure offsets 0-1: the guest trapped: "), "{}", ran.stdout);
-    let ran = test(&["--settings", "mode=retry"], "a");
-    assert!(ran.stdout.contains("the guest answered `retry`"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_is_to_be_delivered_again_is_shown_with_its_delay() {
+    let ran = test(&["--settings", "mode=retry", "--batch", "2"], "a\nb\nc");
+    assert_eq!(ran.stdout, "0-2 retry busy \"the dependency is away\" after 1s 500ms\n", "{}", ran.stderr);
+    let ran = test(&["--settings", "mode=hold", "--batch", "2"], "a\nb\nc");
+    assert_eq!(ran.stdout, "0-1 hold busy \"the dependency is away\" after 1s 500ms\n", "{}", ran.stderr);
+    assert_eq!(ran.code, Some(0));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use deadletter::{
     config::{
         BatchLimits, Brokers, Config, CreateTopic, DEAD_LETTER, Dialect, Guest, Kafka, KeyChoice, OnGone, OnOutOfRange,
-        OpenLimits, OpenThen, Output, PartitionChoice, Pipeline, Route, Start, TimestampChoice,
+        OpenLimits, OpenThen, Output, PartitionChoice, Pipeline, RetryLimits, Route, Start, TimestampChoice,
     },
     kafka::{
         Cluster, Embedded,
@@ -55,6 +55,7 @@ fn pipeline(source: &str, dlq: &str) -> Pipeline {
             then: OpenThen::Reject,
         },
         settle: Duration::from_secs(1),
+        retry: RetryLimits { attempts: 5 },
         on_gone: OnGone::Stub,
         on_out_of_range: OnOutOfRange::Stop,
         shutdown: Duration::from_secs(30),

@@ -3,12 +3,19 @@
 //! A [`Batch`] is columnar: each message is copied once, into arenas from which both the guest's columns and the
 //! dead letter's slices come.
 
+mod column;
+#[cfg(test)]
+mod tests;
+
 use std::{fmt, str::FromStr, sync::Arc};
+
+pub use column::Column;
 
 use crate::offset::{NextOffset, Offset};
 
-#[cfg(test)]
-mod tests;
+/// What the columns themselves take for each message, and for each header of it.
+const FIXED: usize = 8 + 8 + 1 + 4 + 2 * (4 + 4) + 4;
+const HEADER: usize = 16;
 
 /// One partition of one topic; cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,6 +100,8 @@ pub struct Header<'a> {
 pub struct Message<'a> {
     /// Where it is in its partition.
     pub offset: Offset,
+    /// 1, and one more for each retry.
+    pub attempt: u32,
     /// `None` where the record has none.
     pub timestamp: Option<Timestamp>,
     /// The leader epoch under which it was written; `None` where the broker does not say.
@@ -105,6 +114,13 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
+    /// What it takes in a batch, in bytes.
+    pub fn bytes(&self) -> usize {
+        let length = |value: Option<&[u8]>| value.map_or(0, <[u8]>::len);
+        let headers = self.headers().map(|header| header.name.len() + length(header.value) + HEADER);
+        length(self.key) + length(self.payload) + headers.sum::<usize>() + FIXED
+    }
+
     /// Its headers in order, duplicates included.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = Header<'a>> + use<'a> {
         let HeaderSpans { names, values, first, last } = self.headers;
@@ -120,53 +136,6 @@ struct HeaderSpans<'a> {
     last: usize,
 }
 
-/// A column of byte strings, any of them null, in one arena.
-#[derive(Clone, Debug, Default)]
-pub struct Column {
-    lengths: Vec<i32>,
-    ends: Vec<u32>,
-    bytes: Vec<u8>,
-}
-
-impl Column {
-    fn with_room_of(other: &Self) -> Self {
-        Self {
-            lengths: Vec::with_capacity(other.lengths.len()),
-            ends: Vec::with_capacity(other.ends.len()),
-            bytes: Vec::with_capacity(other.bytes.len()),
-        }
-    }
-
-    fn push(&mut self, value: Option<&[u8]>) {
-        let length = value.map_or(-1, |value| i32::try_from(value.len()).unwrap_or(i32::MAX));
-        self.bytes.extend_from_slice(value.unwrap_or_default());
-        self.lengths.push(length);
-        self.ends.push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
-    }
-
-    /// The value at an index; `None` for a null, and past the end.
-    pub fn get(&self, index: usize) -> Option<&[u8]> {
-        let length = usize::try_from(*self.lengths.get(index)?).ok()?;
-        let end = *self.ends.get(index)? as usize;
-        self.bytes.get(end.checked_sub(length)?..end)
-    }
-
-    /// The length of each value, -1 for a null.
-    pub fn lengths(&self) -> &[i32] {
-        &self.lengths
-    }
-
-    /// Consecutive values from `start`: at least one, then as many as `max_bytes` holds. Their lengths and their bytes,
-    /// back to back; both are empty past the end.
-    pub fn chunk(&self, start: usize, max_bytes: usize) -> (&[i32], &[u8]) {
-        let from = start.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |end| *end as usize);
-        let rest = self.ends.get(start..).unwrap_or_default();
-        let count = rest.partition_point(|end| *end as usize - from <= max_bytes).max(usize::from(!rest.is_empty()));
-        let to = count.checked_sub(1).and_then(|last| rest.get(last)).map_or(from, |end| *end as usize);
-        (self.lengths.get(start..start + count).unwrap_or_default(), self.bytes.get(from..to).unwrap_or_default())
-    }
-}
-
 /// Messages of one partition, offsets ascending, with gaps where the log has them.
 ///
 /// The arenas of a batch hold less than 4 GiB; [`Batch::push`] is only called while [`Batch::bytes`] is far below that
@@ -175,6 +144,8 @@ impl Column {
 pub struct Batch {
     source: TopicPartition,
     offsets: Vec<i64>,
+    /// Empty where no attempt is above 1.
+    attempts: Vec<u32>,
     timestamps: Vec<i64>,
     appended: Vec<bool>,
     leader_epochs: Vec<i32>,
@@ -191,6 +162,7 @@ impl Batch {
         Self {
             source,
             offsets: Vec::new(),
+            attempts: Vec::new(),
             timestamps: Vec::new(),
             appended: Vec::new(),
             leader_epochs: Vec::new(),
@@ -208,6 +180,7 @@ impl Batch {
         Self {
             source: self.source.clone(),
             offsets: Vec::with_capacity(self.len()),
+            attempts: Vec::new(),
             timestamps: Vec::with_capacity(self.len()),
             appended: Vec::with_capacity(self.len()),
             leader_epochs: Vec::with_capacity(self.len()),
@@ -240,7 +213,42 @@ impl Batch {
             self.header_names.push(Some(header.name));
             self.header_values.push(header.value);
         }
-        self.header_ends.push(u32::try_from(self.header_names.lengths.len()).unwrap_or(u32::MAX));
+        self.header_ends.push(u32::try_from(self.header_names.lengths().len()).unwrap_or(u32::MAX));
+    }
+
+    /// Some of its messages, by index, ascending, as a batch of their own.
+    #[must_use]
+    pub fn part(&self, indices: impl IntoIterator<Item = usize>) -> Self {
+        let mut part = Self::new(self.source.clone());
+        for message in indices.into_iter().filter_map(|index| self.get(index)) {
+            let Message { offset, timestamp, leader_epoch, key, payload, .. } = message;
+            part.push(offset, timestamp, leader_epoch, key, payload, message.headers());
+            if !self.attempts.is_empty() {
+                part.attempts.push(message.attempt);
+            }
+        }
+        part
+    }
+
+    /// How many messages from `start` on are within both limits; at least one, if there is one.
+    pub fn within(&self, start: usize, messages: usize, bytes: usize) -> usize {
+        let mut left = bytes;
+        let fits = (start..self.len()).map_while(|index| self.get(index)).take_while(|message| {
+            let rest = left.checked_sub(message.bytes());
+            left = rest.unwrap_or_default();
+            rest.is_some()
+        });
+        fits.take(messages).count().max(1).min(self.len().saturating_sub(start))
+    }
+
+    /// The batch with the attempt of each message.
+    #[must_use]
+    pub fn at_attempts(mut self, attempt: impl Fn(Offset) -> u32) -> Self {
+        self.attempts = self.iter().map(|message| attempt(message.offset)).collect();
+        if self.attempts.iter().all(|attempt| *attempt == 1) {
+            self.attempts = Vec::new();
+        }
+        self
     }
 
     /// The partition that all messages are of.
@@ -260,11 +268,10 @@ impl Batch {
 
     /// Bytes that the batch holds: keys, payloads, headers, and what the columns themselves take.
     pub fn bytes(&self) -> usize {
-        const FIXED: usize = 8 + 8 + 1 + 4 + 2 * (4 + 4) + 4;
         let arenas = [&self.keys, &self.payloads, &self.header_names, &self.header_values];
-        arenas.iter().map(|column| column.bytes.len()).sum::<usize>()
+        arenas.iter().map(|column| column.bytes().len()).sum::<usize>()
             + self.offsets.len() * FIXED
-            + self.header_names.lengths.len() * 16
+            + self.header_names.lengths().len() * HEADER
     }
 
     /// The message at an index.
@@ -276,6 +283,7 @@ impl Batch {
         let last = self.header_ends.get(index).map_or(first, |end| *end as usize);
         Some(Message {
             offset,
+            attempt: self.attempts.get(index).copied().unwrap_or(1),
             timestamp: millis.map(if appended { Timestamp::Append } else { Timestamp::Create }),
             leader_epoch: self.leader_epochs.get(index).copied().filter(|epoch| *epoch >= 0),
             key: self.keys.get(index),

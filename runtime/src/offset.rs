@@ -218,6 +218,29 @@ impl OffsetSet {
         self.0 -= &other.0;
     }
 
+    /// Takes out what `other` has, too, and returns it.
+    #[must_use]
+    pub fn take(&mut self, other: &Self) -> Self {
+        let taken = Self(&self.0 & &other.0);
+        self.0 -= &taken.0;
+        taken
+    }
+
+    /// Takes out all from an offset on, and returns it.
+    #[must_use]
+    pub fn split_off(&mut self, from: Offset) -> Self {
+        let mut behind = self.clone();
+        behind.0.remove_range(..from.bits());
+        self.truncate(from);
+        behind
+    }
+
+    /// The highest that is within a range.
+    pub fn last_within(&self, range: RangeInclusive<Offset>) -> Option<Offset> {
+        let below = self.0.rank(range.end().bits());
+        self.select(below.checked_sub(1)?).filter(|last| last >= range.start())
+    }
+
     /// Keeps only what `other` has, too.
     pub fn intersect(&mut self, other: &Self) {
         self.0 &= &other.0;

@@ -33,7 +33,7 @@ pub struct Rejection {
 }
 
 /// Why messages cannot be judged now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Backoff {
     /// How long to wait.
     pub delay: Duration,

@@ -50,7 +50,7 @@ pub(crate) fn source() -> TopicPartition {
 
 /// A call about it.
 pub(crate) fn call() -> Call {
-    Call { source: source(), now: NOW }
+    Call { source: source(), now: NOW, deadlines: 1 }
 }
 
 /// Messages from `first` on, one for each payload.

@@ -148,7 +148,7 @@ impl<'b> Oracle<'b> {
             assert!(*next <= ends[partition], "I1: {next} of partition {partition} is committed, which ends before");
             for (position, input) in self.inputs.range((*partition, 0)..(*partition, *next)) {
                 let (found, what) = match class(input) {
-                    b'R' | b'D' => (&letters, "dead letter"),
+                    b'R' | b'D' | b'T' => (&letters, "dead letter"),
                     b'E' => (&copies, "emitted record"),
                     _ => continue,
                 };
@@ -231,7 +231,7 @@ impl<'b> Oracle<'b> {
     pub(crate) fn check_end(&mut self, within: Duration) -> Verdicts {
         self.await_committed(within);
         let verdicts = self.check();
-        let rejected = self.inputs.values().filter(|input| matches!(class(input), b'R' | b'D')).count();
+        let rejected = self.inputs.values().filter(|input| matches!(class(input), b'R' | b'D' | b'T')).count();
         assert_eq!(verdicts.rejected, rejected, "I2: each rejected message has its dead letter");
         self.produce(1, 0);
         self.await_committed(SOON);
@@ -247,12 +247,14 @@ impl<'b> Oracle<'b> {
             let partition = i32::try_from(number("deadletter.partition")).unwrap();
             let position = (partition, number("deadletter.offset"));
             let input = self.inputs.get(&position).expect("I3: a dead letter of no message");
-            let code = match class(input) {
-                b'R' => "now",
-                b'D' => "late",
+            let (code, attempts) = match class(input) {
+                b'R' => ("now", 1),
+                b'D' => ("late", 1),
+                b'T' => ("retries-exhausted", 5),
                 other => panic!("I3: a dead letter of {position:?}, whose class is {}", char::from(other)),
             };
             assert_eq!(letter.header("deadletter.code"), Some(code), "{position:?}");
+            assert_eq!(number("deadletter.attempts"), attempts, "the attempts of {position:?}");
             assert_eq!(letter.header("deadletter.topic"), Some(self.topic.as_str()));
             assert_eq!(letter.header("deadletter.payload-status"), Some("full"), "{position:?}");
             assert_eq!(letter.partition, partition, "`same` partition");
@@ -306,7 +308,7 @@ fn class(input: &Stored) -> u8 {
 }
 
 fn record(random: &mut StdRng, number: usize, partitions: i32) -> Record {
-    const CLASSES: &[u8] = b"AAAAARDHE";
+    const CLASSES: &[u8] = b"AAAAARDHEYT";
     let class = CLASSES[random.random_range(0..CLASSES.len())];
     let mut payload = format!("{}{number:019}", char::from(class)).into_bytes();
     payload.resize(random.random_range(20..2048), b'.');

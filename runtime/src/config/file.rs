@@ -92,6 +92,8 @@ pub(super) struct Pipeline {
     pub(super) open: Open,
     #[serde(default = "one_second")]
     pub(super) settle: Span<1, HOUR>,
+    #[serde(default)]
+    pub(super) retry: Retry,
     #[serde(default = "stub")]
     pub(super) on_gone: OnGone,
     #[serde(default = "stop")]
@@ -174,6 +176,19 @@ pub(super) struct Open {
 impl Default for Open {
     fn default() -> Self {
         Self { messages: Count(1_000_000), age: Span::seconds(600), grace: Span::seconds(30), then: OpenThen::Reject }
+    }
+}
+
+/// `retry = { … }`.
+#[derive(Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Retry {
+    pub(super) attempts: Count<1, 100>,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { attempts: Count(5) }
     }
 }
 

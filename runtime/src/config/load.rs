@@ -13,7 +13,7 @@ use toml::de::{DeTable, Deserializer};
 
 use super::{
     Admin, BatchLimits, Brokers, Config, ConfigError, CreateTopic, Guest, Kafka, OpenLimits, Output, Pipeline,
-    Properties, Route, Shadow, check,
+    Properties, RetryLimits, Route, Shadow, check,
     environment::{Environment, expand},
     error::Broken,
     file,
@@ -187,6 +187,7 @@ impl Resolver<'_> {
                 then: typed.open.then,
             },
             settle: typed.settle.0,
+            retry: RetryLimits { attempts: u32::try_from(typed.retry.attempts.0).unwrap_or(u32::MAX) },
             on_gone: typed.on_gone,
             on_out_of_range: typed.on_out_of_range,
             shutdown: typed.shutdown.0,

@@ -112,7 +112,9 @@ pub struct Pipeline {
     pub open: OpenLimits,
     /// The tick of `settle` while offsets are open.
     pub settle: Duration,
-    /// What becomes of a deferred message whose payload is gone.
+    /// Limits on retries.
+    pub retry: RetryLimits,
+    /// What becomes of a message whose payload is gone when it is wanted again.
     pub on_gone: OnGone,
     /// What to do when a position is outside of the log.
     pub on_out_of_range: OnOutOfRange,
@@ -174,6 +176,13 @@ pub struct OpenLimits {
     pub then: OpenThen,
 }
 
+/// Limits on the retries of one message.
+#[derive(Clone, Copy, Debug)]
+pub struct RetryLimits {
+    /// How often it is handed out at most, the first time included.
+    pub attempts: u32,
+}
+
 /// What happens when a guest does not settle within the grace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -184,7 +193,7 @@ pub enum OpenThen {
     Pause,
 }
 
-/// What becomes of a deferred message whose payload is gone.
+/// What becomes of a deferred or retried message whose payload is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnGone {

@@ -39,6 +39,17 @@ impl FailureKind {
             Self::Contract => "contract",
         }
     }
+
+    /// The code of a message at which the guest fails in this way.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Trap => "guest-trap",
+            Self::Timeout => "guest-timeout",
+            Self::OutOfMemory => "guest-memory",
+            Self::Error => "guest-error",
+            Self::Contract => "guest-contract",
+        }
+    }
 }
 
 impl fmt::Display for FailureKind {
@@ -59,7 +70,8 @@ impl fmt::Display for FailureKind {
 pub struct Failure {
     /// What kind.
     pub kind: FailureKind,
-    /// One line for people: the cause, then the end of what the call wrote to stderr. Control characters are escaped.
+    /// One line for people, at most as long as a reason: the cause, then the end of what the call wrote to stderr. Control
+    /// characters are escaped.
     pub detail: String,
 }
 
@@ -75,9 +87,13 @@ impl Failure {
     }
 
     pub(super) fn new(kind: FailureKind, cause: &str, stderr: &str) -> Self {
-        let cause = text::escaped(&text::cut(cause.trim().to_owned(), TEXT));
-        let detail = if stderr.is_empty() { cause } else { format!("{cause}; stderr: {}", text::escaped(stderr)) };
-        Self { kind, detail }
+        let mut detail = text::cut(text::escaped(cause.trim()), TEXT);
+        if !stderr.is_empty() {
+            detail += "; stderr: ";
+            let room = TEXT.saturating_sub(detail.len());
+            detail += text::end(&text::escaped(stderr), room);
+        }
+        Self { kind, detail: text::cut(detail, TEXT) }
     }
 
     /// From wasmtime's error: the root cause, without the addresses around it.

@@ -54,7 +54,7 @@ impl batch::Host for State {
     }
 
     fn attempts(&mut self) -> Vec<u32> {
-        self.column(|batch| vec![1; batch.len()])
+        self.column(|batch| batch.iter().map(|message| message.attempt).collect())
     }
 
     fn payload_lengths(&mut self) -> Vec<i32> {

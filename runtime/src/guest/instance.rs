@@ -31,6 +31,8 @@ pub struct Call {
     pub source: TopicPartition,
     /// The guest's only clock, in milliseconds since the epoch. The same again when a call is repeated.
     pub now: i64,
+    /// How many times its deadline the guest may take; 1, unless it has to be sure that it is the message's fault.
+    pub deadlines: u32,
 }
 
 /// Why `settle` is called.
@@ -86,12 +88,12 @@ fn store(guest: &Arc<Loaded>, now: i64) -> Store<State> {
     store.limiter(|state| &mut state.meter);
     store.set_hostcall_fuel(CROSSING);
     store.set_max_component_handles(HANDLES);
-    let ticks = u64::try_from(guest.shared.limits.deadline.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(u64::MAX);
+    store.data_mut().most_ticks = ticks(guest, 1);
     // Called at most once for each tick that passes while the guest runs, so that waiting for a thread does not count.
-    store.epoch_deadline_callback(move |mut store| {
+    store.epoch_deadline_callback(|mut store| {
         let state = store.data_mut();
         state.ticks += 1;
-        if state.ticks > ticks {
+        if state.ticks > state.most_ticks {
             return Err(wasmtime::Error::new(OverDeadline));
         }
         Ok(UpdateDeadline::Yield(1))
@@ -100,8 +102,14 @@ fn store(guest: &Arc<Loaded>, now: i64) -> Store<State> {
     store
 }
 
+/// Steps of the engine's clock in a number of deadlines.
+fn ticks(guest: &Loaded, deadlines: u32) -> u64 {
+    let deadline = guest.shared.limits.deadline.saturating_mul(deadlines);
+    u64::try_from(deadline.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(u64::MAX)
+}
+
 async fn start(guest: &Loaded, store: &mut Store<State>) -> wasmtime::Result<component::Instance> {
-    in_time(guest, guest.linked.instantiate_async(store)).await
+    in_time(guest, 1, guest.linked.instantiate_async(store)).await
 }
 
 async fn configured(
@@ -125,7 +133,7 @@ async fn configured(
     if let Some(lifecycle) = lifecycle {
         let settings: Vec<_> = guest.settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         instance.begin()?;
-        let returned = in_time(guest, lifecycle.call_configure(&mut instance.store, &settings)).await;
+        let returned = in_time(guest, 1, lifecycle.call_configure(&mut instance.store, &settings)).await;
         let returned = returned.map(|answer| answer.map_err(|reason| format!("it refuses the settings: {reason}")));
         instance.end(returned)?;
     }
@@ -133,8 +141,12 @@ async fn configured(
 }
 
 /// The outer limit, by the wall clock. Dropping the future leaves the store of no use.
-async fn in_time<T>(guest: &Loaded, call: impl Future<Output = wasmtime::Result<T>>) -> wasmtime::Result<T> {
-    time::timeout(guest.shared.limits.patience(), call)
+async fn in_time<T>(
+    guest: &Loaded,
+    deadlines: u32,
+    call: impl Future<Output = wasmtime::Result<T>>,
+) -> wasmtime::Result<T> {
+    time::timeout(guest.shared.limits.patience(deadlines), call)
         .await
         .unwrap_or_else(|_| Err(wasmtime::Error::new(OverDeadline)))
 }
@@ -156,7 +168,7 @@ impl Instance {
             Handler::Lazy(handler) => {
                 self.store.data_mut().batch = Some(batch);
                 let returned = handler.call_process(&mut self.store, context(call));
-                let returned = in_time(&self.guest, returned).await;
+                let returned = in_time(&self.guest, call.deadlines, returned).await;
                 self.store.data_mut().batch = None;
                 returned
             }
@@ -181,7 +193,7 @@ impl Instance {
             Occasion::Last => settling::Occasion::Last,
         };
         let returned = settling.call_settle(&mut self.store, context(call), occasion);
-        let returned = in_time(&self.guest, returned).await;
+        let returned = in_time(&self.guest, call.deadlines, returned).await;
         self.answer(returned)
     }
 
@@ -191,7 +203,9 @@ impl Instance {
     }
 
     fn set(&mut self, call: &Call, seed: u64) {
+        let most_ticks = ticks(&self.guest, call.deadlines);
         let state = self.store.data_mut();
+        state.most_ticks = most_ticks;
         state.now.set(call.now);
         state.random = fastrand::Rng::with_seed(seed);
     }
@@ -243,7 +257,7 @@ async fn plain(
     let names = messages::header_names(batch);
     let (headers, spans) = messages::headers(batch, &names);
     let messages = messages::messages(batch, &headers, &spans);
-    in_time(guest, handler.call_process(store, context(call), &messages)).await
+    in_time(guest, call.deadlines, handler.call_process(store, context(call), &messages)).await
 }
 
 fn context(call: &Call) -> Context<'_> {

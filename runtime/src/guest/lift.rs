@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     bindings::deadletter::processor::types,
-    limits::{CODES, TEXT},
+    limits::{CODES, DELAY, TEXT},
     text,
 };
 use crate::{
@@ -70,7 +70,7 @@ impl Rules {
 
 fn backoff(wait: types::Backoff, codes: &mut Codes<'_>) -> Result<Backoff, String> {
     Ok(Backoff {
-        delay: Duration::from_millis(wait.delay.into()),
+        delay: Duration::from_millis(wait.delay.into()).min(DELAY),
         code: codes.check(wait.code)?,
         reason: text::cut(wait.reason, TEXT),
     })
@@ -142,6 +142,14 @@ mod tests {
         let lifted = Rules::new(false).lift(vec![reject("ok")]).unwrap();
         let Outcome::Reject(rejection) = &lifted[0].outcome else { panic!("{lifted:?}") };
         assert_eq!(rejection.reason, "é".repeat(TEXT / 2));
+    }
+
+    #[test]
+    fn a_delay_is_five_minutes_at_most() {
+        let wait = types::Backoff { delay: u32::MAX, code: "busy".to_owned(), reason: String::new() };
+        let lifted = Rules::new(false).lift(vec![verdict(0, 1, types::Outcome::Retry(wait))]).unwrap();
+        let Outcome::Retry(backoff) = &lifted[0].outcome else { panic!("{lifted:?}") };
+        assert_eq!(backoff.delay, Duration::from_mins(5));
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(super) const HANDLES: usize = 1_000;
 pub(super) const TEXT: usize = 1_024;
 /// Bytes of stderr that go into a failure.
 pub(super) const STDERR_TAIL: usize = 2_048;
+/// The longest delay of a retry or a hold; what has to wait for longer belongs on a route.
+pub(super) const DELAY: Duration = Duration::from_mins(5);
 /// Distinct codes of one guest: they become labels of metrics and groups of reports.
 pub(super) const CODES: usize = 1_000;
 /// Bytes of all records that one call emits, with a fixed amount for each record and header.
@@ -44,8 +46,8 @@ pub struct Limits {
 
 impl Limits {
     /// The limit by the wall clock, for what the guest's own time does not show.
-    pub(super) fn patience(&self) -> Duration {
-        self.deadline.saturating_mul(3).saturating_add(Duration::from_secs(1))
+    pub(super) fn patience(&self, deadlines: u32) -> Duration {
+        self.deadline.saturating_mul(3).saturating_mul(deadlines).saturating_add(Duration::from_secs(1))
     }
 
     /// A batch is in the guest's memory as it arrives, as the guest's own objects, as what it makes of them and as its

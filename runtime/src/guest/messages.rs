@@ -34,7 +34,7 @@ pub(super) fn messages<'a>(
     let message = |(message, span): (crate::message::Message<'a>, &Range<usize>)| Message {
         offset: message.offset.get(),
         timestamp: message.timestamp.map(crate::message::Timestamp::millis),
-        attempt: 1,
+        attempt: message.attempt,
         key: message.key,
         payload: message.payload,
         headers: headers.get(span.clone()).unwrap_or_default(),

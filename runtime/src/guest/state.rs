@@ -32,8 +32,9 @@ pub(super) struct State {
     /// The batch in hand, while `lazy-handler.process` runs.
     pub(super) batch: Option<Arc<Batch>>,
     pub(super) staged: Staged,
-    /// Steps of the engine's clock that this call ran through.
+    /// Steps of the engine's clock that this call ran through, and how many it may.
     pub(super) ticks: u64,
+    pub(super) most_ticks: u64,
     /// Nanoseconds since the instance was made, as the guest sees it.
     pub(super) monotonic: u64,
     pub(super) now: Now,
@@ -64,6 +65,7 @@ impl State {
             batch: None,
             staged: Staged::default(),
             ticks: 0,
+            most_ticks: 0,
             monotonic: 0,
             wasi: wasi::context(&now, stdout.clone(), stderr.clone()),
             now,

@@ -24,6 +24,12 @@ pub(super) fn cut(mut text: String, bytes: usize) -> String {
     text
 }
 
+/// The end, of up to a number of bytes, between two characters.
+pub(super) fn end(text: &str, bytes: usize) -> &str {
+    let start = text.ceil_char_boundary(text.len().saturating_sub(bytes));
+    text.get(start..).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +43,7 @@ mod tests {
     fn text_is_cut_between_characters() {
         assert_eq!(cut("aé".to_owned(), 2), "a");
         assert_eq!(cut("aé".to_owned(), 3), "aé");
+        assert_eq!(end("éa", 2), "a");
+        assert_eq!(end("éa", 3), "éa");
     }
 }

@@ -20,22 +20,22 @@ use crate::{
 };
 
 impl Lane {
-    pub(super) fn answered(&mut self, (due, (instance, result)): (Due, Called)) {
+    pub(super) fn answered(&mut self, (due, called): (Due, Called)) {
         self.last_call = Instant::now();
         if matches!(due.work, Work::Settle(_)) {
             self.settle_at = None;
         }
-        match result {
+        match called.result {
             Ok(answer) => {
-                self.instance = instance;
-                self.accept_answer(due, answer);
+                self.instance = called.instance;
+                self.accept_answer(&due, answer);
             }
-            Err(failure) => self.failed(due, &failure),
+            Err(failure) => self.failed(&due, &failure),
         }
         self.watch_limits();
     }
 
-    fn accept_answer(&mut self, due: Due, mut answer: Answer) {
+    fn accept_answer(&mut self, due: &Due, mut answer: Answer) {
         let work = &due.work;
         self.name_known_routes(&mut answer.verdicts);
         let batch = work.in_hand().map(|in_hand| in_hand.batch.offsets());
@@ -43,27 +43,23 @@ impl Lane {
             Ok(checked) => checked,
             Err(violation) => return self.failed(due, &Failure::contract(&violation.to_string())),
         };
-        if let Some((outcome, range)) = checked.unsupported() {
-            let why = format!(
-                "the guest answered {} with `{outcome}` on offsets {range}, which this version does not do yet",
-                work.describe()
-            );
-            return self.halt(&why);
-        }
         kill_point!("before-apply");
-        let applied = self.ledger.apply(checked, answer.emits.len());
-        // What was redelivered meanwhile says nothing of the work that failed.
-        if due.repeated {
-            self.again = None;
-        }
+        let mut applied = self.ledger.apply(checked, answer.emits.len(), self.now());
         self.count(&applied);
+        match (applied.hold.take(), work) {
+            (Some(hold), _) => self.hold(hold),
+            (None, Work::Settle(_)) if applied.settled() > 0 => self.settling_works(),
+            (None, Work::Settle(_)) => {}
+            (None, _) => self.hold_is_over(),
+        }
         self.dispatch(work, applied, answer.emits);
         if matches!(work, Work::Settle(_)) {
             kill_point!("after-settle");
         }
+        self.guest_works(due);
         if !self.shared.instances.are_owned() {
             self.shared.instances.give_back(self.instance.take());
-        } else if self.ledger.open_count() == 0 {
+        } else if !self.ledger.has_open() {
             self.instance.take_if(|instance| self.shared.instances.is_worn(instance));
         }
     }
@@ -95,8 +91,7 @@ impl Lane {
             if let Some(in_hand) = work.in_hand() {
                 let held: OffsetSet = offsets.iter().filter(|offset| in_hand.batch.find(*offset).is_some()).collect();
                 for offset in held.iter() {
-                    let body = Body::Full(in_hand.clone());
-                    self.outbox.push_letter(Letter { offset, rejection: Arc::clone(&rejection), body });
+                    self.push_letter(offset, Arc::clone(&rejection), Body::Full(in_hand.clone()));
                 }
                 offsets.subtract(&held);
             }
@@ -109,23 +104,6 @@ impl Lane {
                 self.emitted_bytes += emit.bytes();
                 self.outbox.push_emit(call, Arc::new(emit));
             }
-        }
-    }
-
-    /// The instance is lost. The same work is given once more, after what else it had open; a second failure pauses.
-    fn failed(&mut self, due: Due, failure: &Failure) {
-        let call = due.work.describe();
-        self.instance = None;
-        self.ledger.lose_instance();
-        self.shared.tally.add(|tally| *tally.failures.entry(failure.kind.to_string()).or_default() += 1);
-        if let Some(again) = &self.again {
-            let failed =
-                if due.repeated { "twice".to_owned() } else { format!("at {} and then", again.work.describe()) };
-            return self.halt(&format!("the guest failed {failed} at {call}: {failure}"));
-        }
-        warn!(partition = %self.source, call, %failure, "The guest failed; a fresh instance tries again");
-        if !self.is_revoked() {
-            self.again = Some(Due { repeated: true, ..due });
         }
     }
 
@@ -178,6 +156,11 @@ impl Lane {
     /// A dead letter without the payload, which is gone or too large.
     pub(super) fn push_stub(&mut self, offset: Offset, rejection: Arc<Rejection>, stub: Stub) {
         self.shared.tally.add(|tally| *tally.stubs.entry(stub.status().to_owned()).or_default() += 1);
-        self.outbox.push_letter(Letter { offset, rejection, body: Body::Stub(stub) });
+        self.push_letter(offset, rejection, Body::Stub(stub));
+    }
+
+    pub(super) fn push_letter(&mut self, offset: Offset, rejection: Arc<Rejection>, body: Body) {
+        let attempts = self.ledger.attempt(offset);
+        self.outbox.push_letter(Letter { offset, rejection, attempts, body });
     }
 }

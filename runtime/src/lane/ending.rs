@@ -34,11 +34,18 @@ pub(super) struct Ending {
     by: Instant,
     /// By when the running call is cut, on a revocation.
     cut_at: Option<Instant>,
+    /// Nothing new is judged.
+    closed: bool,
     lost: bool,
     told_last: bool,
 }
 
 impl Ending {
+    /// `settle(last)` failed, and is to be called once more.
+    pub(super) fn tell_last_again(&mut self) {
+        self.told_last = false;
+    }
+
     /// Whether `settle(last)` is due; `true` once.
     pub(super) fn tell_last(&mut self) -> bool {
         let due = !std::mem::replace(&mut self.told_last, true);
@@ -57,20 +64,39 @@ impl Lane {
             Order::Lost(ending) => (ending, true, true),
             Order::Asked(ask) => return self.asked(ask),
         };
-        if revoked {
-            self.inbox.close();
-            self.inbox_is_open = false;
-            self.next = None;
-            self.again = None;
-            self.reads.drop_lost();
-        }
         self.ending = Some(Ending {
             _done: ending.done,
             by: ending.by,
             cut_at: revoked.then(|| Instant::now() + CALL_ON_REVOKE),
+            closed: false,
             lost,
             told_last: self.ending.as_ref().is_some_and(|ending| ending.told_last),
         });
+        if revoked || self.is_holding() {
+            self.close();
+        }
+    }
+
+    /// Nothing new is judged, and nothing is handed out again.
+    pub(super) fn close(&mut self) {
+        self.inbox.close();
+        self.inbox_is_open = false;
+        self.next = None;
+        self.case = None;
+        self.drop_redelivery();
+        if let Some(ending) = &mut self.ending {
+            ending.closed = true;
+        }
+    }
+
+    /// Whether nothing new is judged, because the partition is being taken away, or the guest holds at the end.
+    pub(super) fn is_closed(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.closed)
+    }
+
+    /// Whether the process stops, or the partition goes, and no more messages come.
+    pub(super) fn nothing_comes(&self) -> bool {
+        self.ending.is_some() && !self.inbox_is_open && self.next.is_none()
     }
 
     /// Why it is over, if it is.
@@ -82,16 +108,16 @@ impl Lane {
         if Instant::now() >= ending.by {
             return Some(Ended::OutOfTime);
         }
-        let judging = self.calling.is_some() || self.next.is_some() || self.again.is_some() || self.inbox_is_open;
-        let redelivering = !self.is_revoked() && !self.ledger.lost().is_empty();
-        let owing = !self.ledger.letters().is_empty() || self.ledger.held_count() > 0 && !self.emit_refused;
+        let judging = self.calling.is_some() || self.next.is_some() || self.case.is_some() || self.inbox_is_open;
+        let redelivering = !self.is_closed() && !self.ledger.lost().is_empty();
+        let letters = self.ledger.letters().len() > self.reputation.suspects() as u64;
+        let owing = letters || self.ledger.emitting_count() > 0 && !self.emit_refused;
         let settling = !self.halted && self.owes_last(ending);
         (!owing && !settling && (self.halted || !judging && !redelivering)).then_some(Ended::Done)
     }
 
     fn owes_last(&self, ending: &Ending) -> bool {
-        let lost_for_good = self.is_revoked() && !self.ledger.lost().is_empty();
-        !ending.told_last && !lost_for_good && self.shared.instances.are_owned() && self.ledger.open_count() > 0
+        !ending.told_last && self.shared.instances.are_owned() && self.ledger.has_open()
     }
 
     /// When the ending has to be looked at again.
@@ -108,15 +134,9 @@ impl Lane {
         if due && let Some(calling) = self.calling.take() {
             warn!(partition = %self.source, call = calling.due.work.describe(), "Cut the call: the partition is revoked");
             self.ledger.lose_instance();
-            self.again = None;
             if let Some(ending) = &mut self.ending {
                 ending.told_last = true;
             }
         }
-    }
-
-    /// Whether the partition is being taken away, so that nothing new is judged.
-    pub(super) fn is_revoked(&self) -> bool {
-        self.ending.as_ref().is_some_and(|ending| ending.cut_at.is_some())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::Semaphore;
@@ -29,8 +29,14 @@ pub struct Instances {
     calls: Times,
 }
 
-/// What came of a call: the answer, and the instance if it lives.
-pub(super) type Called = (Option<Instance>, Result<Answer, Failure>);
+/// What came of a call.
+pub(super) struct Called {
+    pub(super) result: Result<Answer, Failure>,
+    /// If it lives.
+    pub(super) instance: Option<Instance>,
+    /// Without what it waited for an instance of the pool.
+    pub(super) took: Duration,
+}
 
 impl Instances {
     /// No instance is made before the first call. `memory` is the limit of each in bytes.
@@ -55,13 +61,13 @@ impl Instances {
 
     /// Calls the lane's own instance, one of the pool, or a new one, which it gives back. Dropping the future drops the
     /// instance with it.
-    pub(super) async fn call(self: Arc<Self>, own: Option<Instance>, fresh: bool, request: Request) -> Called {
+    pub(super) async fn call(self: Arc<Self>, own: Option<Instance>, request: Request) -> Called {
         if self.are_owned() {
             return self.call_on(own, request).await;
         }
         // Closed never: the semaphore lives as long as we do.
         let _seat = self.seats.acquire().await;
-        let pooled = if fresh { None } else { self.idle().pop() };
+        let pooled = if request.needs_fresh() { None } else { self.idle().pop() };
         self.call_on(pooled, request).await
     }
 
@@ -89,20 +95,23 @@ impl Instances {
     }
 
     async fn call_on(&self, instance: Option<Instance>, request: Request) -> Called {
-        let made = match instance {
+        let begun = Instant::now();
+        let (instance, result) = match self.make(instance, &request).await {
+            Ok(mut instance) => {
+                let called = Instant::now();
+                let result = request.run(&mut instance).await;
+                self.calls.add(called.elapsed());
+                (result.is_ok().then_some(instance), result)
+            }
+            Err(failure) => (None, Err(failure)),
+        };
+        Called { result, instance, took: begun.elapsed() }
+    }
+
+    async fn make(&self, instance: Option<Instance>, request: &Request) -> Result<Instance, Failure> {
+        match instance {
             Some(instance) => Ok(instance),
             None => self.guest.instantiate(request.call.now).await,
-        };
-        let mut instance = match made {
-            Ok(instance) => instance,
-            Err(failure) => return (None, Err(failure)),
-        };
-        let began = Instant::now();
-        let result = request.run(&mut instance).await;
-        self.calls.add(began.elapsed());
-        match result {
-            Ok(answer) => (Some(instance), Ok(answer)),
-            Err(failure) => (None, Err(failure)),
         }
     }
 }

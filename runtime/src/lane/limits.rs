@@ -7,7 +7,7 @@ use std::{
 
 use tracing::{info, warn};
 
-use super::Lane;
+use super::{BACK_OFF, Lane};
 use crate::{config::OpenThen, verdict::Rejection};
 
 /// The code of a deferred message that the guest did not settle within the limits.
@@ -33,13 +33,14 @@ impl Lane {
     /// The next time at which something may be due.
     pub(super) fn wake(&self) -> Instant {
         let now = Instant::now();
-        let settle = self.settle_at.filter(|_| self.may_settle());
+        let settle = self.settle_at.filter(|_| self.may_settle() && !self.nothing_comes());
         let grace = self.pressure.as_ref().map(|pressure| pressure.until);
-        let grace = grace.filter(|_| !self.halted && self.calling.is_none());
+        let grace = grace.filter(|_| !self.halted && self.calling.is_none() && self.case.is_none());
         let back_off =
             self.back_off_until.filter(|until| now < *until && (self.owes_reads() || !self.outbox.is_empty()));
-        let idle = self.instance.as_ref().map(|_| self.last_call + IDLE).filter(|_| self.ledger.open_count() == 0);
-        let due = [settle, grace, back_off, idle].into_iter().flatten().chain(self.ending_wakes()).min();
+        let idle = self.instance.as_ref().map(|_| self.last_call + IDLE).filter(|_| !self.ledger.has_open());
+        let due = [settle, grace, back_off, idle, self.retry_wakes()].into_iter().flatten();
+        let due = due.chain(self.hold_wakes()).chain(self.ending_wakes()).min();
         // Limits by age are looked at once a second while offsets are open; nothing else is due without an event.
         let watch = if self.ledger.open_count() > 0 { Duration::from_secs(1) } else { IDLE };
         due.unwrap_or(now + watch).min(now + watch)
@@ -47,8 +48,9 @@ impl Lane {
 
     pub(super) fn look_at_the_clock(&mut self) {
         self.cut_call();
+        self.watch_hold();
         self.watch_limits();
-        let idle = self.ledger.open_count() == 0 && self.last_call.elapsed() >= IDLE;
+        let idle = !self.ledger.has_open() && self.last_call.elapsed() >= IDLE;
         if idle {
             self.instance = None;
         }
@@ -65,8 +67,8 @@ impl Lane {
             return;
         }
         self.settle_at.get_or_insert(now + self.shared.pipeline.settle);
-        // A running call may be judging what would be expired.
-        if self.halted || self.calling.is_some() {
+        // A running call may be judging what would be expired, and what is isolated was never judged.
+        if self.halted || self.calling.is_some() || self.case.is_some() {
             return;
         }
         let limits = self.shared.pipeline.open;
@@ -91,12 +93,19 @@ impl Lane {
     /// The grace is over.
     fn expire(&mut self) {
         let limits = self.shared.pipeline.open;
+        if self.ledger.oldest().is_none() {
+            // Attempts bound what is retried, and what is held is the guest's own wish.
+            let until = Instant::now() + limits.grace.max(BACK_OFF);
+            self.pressure = Some(Pressure { until, told: true });
+            return;
+        }
         if limits.then == OpenThen::Pause {
             self.halt("the guest did not settle the open offsets within the grace, and `open.then` is \"pause\"");
             return;
         }
         let room = self.shared.pipeline.batch.messages as u64;
         let expired = self.ledger.expire(self.now(), limits.age, limits.messages.saturating_sub(room));
+        self.pressure = None;
         warn!(partition = %self.source, offsets = expired.len(), "Rejected with {DEFERRAL_EXPIRED}: the guest did not settle them");
         self.shared.tally.add(|tally| tally.reject(DEFERRAL_EXPIRED, expired.len()));
         let rejection = Rejection {
@@ -109,6 +118,5 @@ impl Lane {
             ),
         };
         self.backlog.add(expired, Arc::new(rejection));
-        self.pressure = None;
     }
 }

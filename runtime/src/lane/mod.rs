@@ -4,11 +4,15 @@
 mod answer;
 mod ending;
 mod head_room;
+mod hold;
 mod instances;
+mod isolation;
 mod limits;
 mod operate;
 mod outbox;
+mod poison;
 mod reads;
+mod redelivery;
 mod tally;
 mod work;
 
@@ -28,27 +32,29 @@ use tracing::debug;
 use self::{
     ending::Ended,
     head_room::Retention,
+    hold::Holding,
     instances::Called,
     limits::Pressure,
     outbox::{Ack, Outbox},
+    poison::{Case, Reputation},
     reads::Reads,
-    work::{Due, Request, Work},
+    work::{Due, Work, take_within},
 };
 pub use self::{
     instances::Instances,
     operate::{LaneBook, Line},
     outbox::Destinations,
-    tally::{Tally, TallyBook},
+    tally::{Held, Tally, TallyBook},
 };
 use crate::{
-    config::Pipeline,
-    guest::{Call, Instance, Occasion},
+    config::{BatchLimits, Pipeline},
+    guest::{Instance, Occasion},
     kafka::{
         ShadowReaders, Watermarks,
         source::{Assigned, Delivery, InHand, Order, Outlet, Progress},
     },
     ledger::{Ledger, Rejected},
-    message::TopicPartition,
+    message::{Batch, TopicPartition},
     offset::Offset,
     operator::Paused,
 };
@@ -102,15 +108,21 @@ pub struct Lane {
     /// The instance of a guest that settles, between calls.
     instance: Option<Instance>,
     calling: Option<Calling>,
-    /// Work at which an instance was lost, to be given once more.
-    again: Option<Due>,
+    /// What the guest failed at, while it is looked into.
+    case: Option<Case>,
+    reputation: Reputation,
+    holding: Option<Holding>,
     next: Option<InHand>,
+    /// The most messages of a batch.
+    most: usize,
     outbox: Outbox,
     acks: mpsc::UnboundedReceiver<Ack>,
     emitted_bytes: usize,
     backlog: Rejected,
     reads: Reads,
     back_off_until: Option<Instant>,
+    /// When the next of those that wait for a retry is due.
+    retry_at: Option<Instant>,
     settle_at: Option<Instant>,
     last_call: Instant,
     pressure: Option<Pressure>,
@@ -139,15 +151,18 @@ impl Lane {
             shared: Arc::clone(shared),
             source: assigned.source,
             born: Instant::now(),
-            ledger: Ledger::new(assigned.start),
+            ledger: Ledger::new(assigned.start, shared.pipeline.retry.attempts),
             inbox,
             inbox_is_open: true,
             orders,
             progress: Arc::clone(&progress),
             instance: None,
             calling: None,
-            again: None,
+            case: None,
+            reputation: Reputation::default(),
+            holding: None,
             next: None,
+            most: shared.pipeline.batch.messages,
             outbox,
             acks,
             emitted_bytes: 0,
@@ -155,6 +170,7 @@ impl Lane {
             reads: Reads::new(shared.shadow.clone(), source.clone(), assigned.topic_id),
             retention: Retention::new(shared.watermarks.clone(), source),
             back_off_until: None,
+            retry_at: None,
             settle_at: None,
             last_call: Instant::now(),
             pressure: None,
@@ -202,6 +218,7 @@ impl Lane {
                 () = sleep_until(wake) => self.look_at_the_clock(),
             }
         };
+        self.forget_hold();
         debug!(partition = %self.source, committable = %self.ledger.committable(), ?ended, "Lane ended");
     }
 
@@ -210,20 +227,23 @@ impl Lane {
         self.born.elapsed()
     }
 
-    /// Whether the guest may be given more messages.
-    fn may_judge(&self) -> bool {
+    /// Whether the guest may be called at all.
+    fn may_call(&self) -> bool {
         !self.halted
             && self.calling.is_none()
-            && self.again.is_none()
-            && self.ledger.lost().is_empty()
             && self.outbox.is_empty()
             && self.emitted_bytes < EMITTED_BYTES
             && self.backlog.len() < BACKLOG
     }
 
+    /// Whether it may be given other messages than those that are lost.
+    fn may_go_on(&self) -> bool {
+        self.may_call() && self.case.is_none() && self.ledger.lost().is_empty() && !self.is_holding()
+    }
+
     /// A paused lane takes what is on its way to it, and drops it: it takes no room from the others.
     fn wants_batch(&self) -> bool {
-        self.inbox_is_open && (self.halted || self.next.is_none() && self.pressure.is_none() && self.may_judge())
+        self.inbox_is_open && (self.halted || self.next.is_none() && self.pressure.is_none() && self.may_go_on())
     }
 
     /// What was sent before it went on after a pause comes again.
@@ -231,65 +251,86 @@ impl Lane {
         (!self.halted && delivery.restarts == self.restarts).then_some(delivery.in_hand)
     }
 
-    /// Whether the guest may be asked for verdicts, apart from the last time.
+    /// Whether it may be asked for verdicts: it has everything that is open, or will not be given it now.
     fn may_settle(&self) -> bool {
-        self.may_judge()
+        let complete = self.case.is_none() && self.ledger.lost().is_empty();
+        self.may_call()
             && self.shared.instances.are_owned()
-            && self.ledger.open_count() > 0
-            && (self.ending.is_none() || self.inbox_is_open)
+            && self.ledger.has_open()
+            && (complete || self.is_holding() || self.is_closed())
+    }
+
+    /// A batch is no larger than this.
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits { messages: self.most, ..self.shared.pipeline.batch }
     }
 
     /// Begins the call that is due, if one is.
     fn begin_call(&mut self) {
-        if self.calling.is_some() || self.halted {
+        if !self.may_call() {
             return;
         }
         let Some(due) = self.due_work() else { return };
-        match &due.work {
-            Work::Batch(in_hand) if due.repeated => self.ledger.redelivered(in_hand.batch.offsets()),
-            Work::Batch(in_hand) => {
-                let batch = &in_hand.batch;
-                self.ledger.deliver(batch.offsets(), batch.leader_epochs(), self.born.elapsed());
-                self.shared.tally.add(|tally| tally.delivered += batch.len() as u64);
-            }
-            Work::Redelivery(in_hand) => {
-                self.ledger.redelivered(in_hand.batch.offsets());
-                self.shared.tally.add(|tally| tally.redelivered += in_hand.batch.len() as u64);
-            }
-            Work::Settle(_) => {}
+        if let Some(in_hand) = due.work.in_hand() {
+            self.hand_out(&due.work, &in_hand.batch);
         }
-        let request = Request { call: Call { source: self.source.clone(), now: due.now }, work: due.work.clone() };
-        let future = Box::pin(Arc::clone(&self.shared.instances).call(self.instance.take(), due.repeated, request));
+        let request = due.request(self.source.clone());
+        let future = Box::pin(Arc::clone(&self.shared.instances).call(self.instance.take(), request));
         self.calling = Some(Calling { due, future });
     }
 
-    /// What the guest is to do next: first what a lost instance had open, then what it failed at, then what is new.
+    fn hand_out(&mut self, work: &Work, batch: &Batch) {
+        if let Work::Batch(_) = work {
+            self.ledger.deliver(batch.offsets(), batch.leader_epochs(), self.born.elapsed());
+        } else {
+            self.ledger.redelivered(batch.offsets());
+        }
+        let messages = batch.len() as u64;
+        self.shared.tally.add(|tally| match work {
+            Work::Batch(_) => tally.delivered += messages,
+            Work::Redelivery(_) => tally.redelivered += messages,
+            Work::Retry(_) => tally.retried += messages,
+            Work::Part(_) | Work::Settle(_) => {}
+        });
+    }
+
+    /// What the guest is to do next: first what is lost, then what it failed at, then what is due or new.
     fn due_work(&mut self) -> Option<Due> {
-        if !self.is_revoked() {
-            if let Some(in_hand) = self.reads.take_redelivery() {
+        if !self.is_closed() && !self.is_holding() {
+            if let Some(in_hand) = self.take_lost() {
                 return Some(Due::new(Work::Redelivery(in_hand)));
             }
             if !self.to_redeliver().is_empty() {
                 return None;
             }
-            if self.again.is_some() {
-                return self.again.clone();
+            if self.case.is_some() {
+                return self.take_part();
             }
         }
         // Before the next batch: under load there is always one.
         if let Some(occasion) = self.due_occasion() {
             return Some(Due::new(Work::Settle(occasion)));
         }
-        Some(Due::new(Work::Batch(self.next.take()?)))
+        if !self.may_go_on() {
+            return None;
+        }
+        if let Some(in_hand) = self.take_retry() {
+            return Some(Due::new(Work::Retry(in_hand)));
+        }
+        if self.pressure.is_some() {
+            return None;
+        }
+        let limits = self.batch_limits();
+        take_within(&mut self.next, limits).map(|in_hand| Due::new(Work::Batch(in_hand)))
     }
 
     /// Whether and why the guest is to settle now.
     fn due_occasion(&mut self) -> Option<Occasion> {
-        if !self.may_judge() || !self.shared.instances.are_owned() || self.ledger.open_count() == 0 {
+        if !self.may_settle() {
             return None;
         }
-        if let Some(ending) = &mut self.ending
-            && !self.inbox_is_open
+        if self.nothing_comes()
+            && let Some(ending) = &mut self.ending
         {
             return ending.tell_last().then_some(Occasion::Last);
         }
@@ -308,7 +349,7 @@ async fn finish(calling: &mut Option<Calling>) -> (Due, Called) {
     match calling {
         Some(running) => {
             let called = (&mut running.future).await;
-            let due = running.due.clone();
+            let due = Due { took: called.took, ..running.due.clone() };
             *calling = None;
             (due, called)
         }

@@ -73,7 +73,9 @@ impl Lane {
         LaneReport {
             position: self.ledger.position(),
             open,
-            deferred: open.saturating_sub(in_hand.map_or(0, |in_hand| in_hand.batch.len() as u64)),
+            deferred: open
+                .saturating_sub(self.ledger.retrying_count())
+                .saturating_sub(in_hand.map_or(0, |in_hand| in_hand.batch.len() as u64)),
             oldest_open: self.ledger.oldest_age(self.now()),
             unacknowledged: self.ledger.letters().len(),
             paused: self.paused.clone(),
@@ -114,6 +116,7 @@ impl Lane {
         self.lose_call();
         self.halted = false;
         self.paused = None;
+        self.settling_works();
         self.restarts += 1;
         self.progress.restart(self.restarts, self.ledger.position());
         self.shared.tally.add(|tally| _ = tally.halted.remove(&self.source));
@@ -145,10 +148,12 @@ impl Lane {
         }
         self.halted = true;
         self.progress.halt();
-        self.reads.drop_lost();
+        self.drop_redelivery();
         self.instance = None;
-        self.again = None;
+        self.case = None;
         self.next = None;
+        self.holding = None;
+        self.forget_hold();
         self.shared.tally.add(|tally| _ = tally.halted.insert(self.source.clone(), paused.why.clone()));
         self.paused = Some(paused);
         true
@@ -158,7 +163,7 @@ impl Lane {
     fn lose_call(&mut self) {
         self.calling = None;
         self.instance = None;
-        self.again = None;
+        self.case = None;
         self.ledger.lose_instance();
     }
 }

@@ -35,6 +35,7 @@ pub struct Destinations {
 pub(super) struct Letter {
     pub(super) offset: Offset,
     pub(super) rejection: Arc<Rejection>,
+    pub(super) attempts: u32,
     pub(super) body: Body,
 }
 
@@ -116,7 +117,7 @@ impl Outbox {
             offset: letter.offset,
             content,
             rejection: &letter.rejection,
-            attempts: 1,
+            attempts: letter.attempts,
             failed_at: now_millis(),
         };
         let record = dead_letter.to_record(&self.to.origin, route, *partitions);

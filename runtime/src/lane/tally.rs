@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::message::TopicPartition;
 
@@ -15,8 +15,10 @@ use crate::message::TopicPartition;
 pub struct Tally {
     /// Messages handed to the guest for the first time since their partition was assigned.
     pub delivered: u64,
-    /// Messages handed to it again because an instance was lost.
+    /// Messages handed to it again because an instance was lost, or held.
     pub redelivered: u64,
+    /// Messages handed to it again because their retry was due.
+    pub retried: u64,
     /// Accepted, by a verdict or by silence.
     pub accepted: u64,
     /// Deferred by a verdict.
@@ -35,6 +37,11 @@ pub struct Tally {
     pub delivery_failures: u64,
     /// Calls that failed, by kind.
     pub failures: BTreeMap<String, u64>,
+    /// Batches at which the guest failed, so that they were looked into.
+    pub isolations: u64,
+    /// Partitions that wait because the guest holds, and since when.
+    #[serde(serialize_with = "by_name")]
+    pub holding: BTreeMap<TopicPartition, Held>,
     /// Partitions that are paused, and why.
     #[serde(serialize_with = "by_name")]
     pub halted: BTreeMap<TopicPartition, String>,
@@ -59,8 +66,22 @@ impl Tally {
     }
 }
 
-fn by_name<S: serde::Serializer>(halted: &BTreeMap<TopicPartition, String>, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_map(halted.iter().map(|(source, why)| (source.to_string(), why)))
+/// What a guest holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Held {
+    /// Nothing from here on is handed out.
+    pub offset: i64,
+    /// The guest's word for why, when it began.
+    pub code: String,
+    /// The same for people.
+    pub reason: String,
+    /// When it began, in milliseconds since the epoch.
+    pub since: i64,
+}
+
+fn by_name<V: Serialize, S: Serializer>(by_source: &BTreeMap<TopicPartition, V>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(by_source.iter().map(|(source, value)| (source.to_string(), value)))
 }
 
 /// A tally that the lanes of a pipeline write together.

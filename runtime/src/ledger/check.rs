@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::Ledger;
 use crate::{
     offset::{Offset, OffsetSet},
-    verdict::{OffsetRange, Outcome, Rejection, Verdict},
+    verdict::{Backoff, OffsetRange, Outcome, Rejection, Verdict},
 };
 
 /// Verdicts that break the contract. Nothing of such an answer counts.
@@ -44,6 +44,8 @@ pub enum NotOpen {
     Undelivered,
     /// An earlier instance had it.
     Lost,
+    /// It waits for a retry.
+    Retrying,
     /// A verdict settled it, or it was never there: the two are not told apart.
     Closed,
 }
@@ -52,7 +54,8 @@ impl fmt::Display for NotOpen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Undelivered => "was not delivered yet",
-            Self::Lost => "was delivered to an earlier instance, and not yet to this one",
+            Self::Lost => "is to be delivered again, and was not yet",
+            Self::Retrying => "waits for a retry",
             Self::Closed => "is settled already, or was never delivered",
         })
     }
@@ -64,8 +67,9 @@ pub struct Checked {
     pub(super) revision: u64,
     pub(super) accepted: OffsetSet,
     pub(super) rejected: Vec<(OffsetSet, Arc<Rejection>)>,
+    pub(super) retried: Vec<(OffsetSet, Backoff)>,
+    pub(super) hold: Option<Hold>,
     pub(super) deferred: u64,
-    unsupported: Option<(Outcome, OffsetRange)>,
 }
 
 impl Checked {
@@ -74,10 +78,19 @@ impl Checked {
         &self.accepted
     }
 
-    /// The first outcome that is neither accept, reject nor defer, and its first range. What it names stays open.
-    pub fn unsupported(&self) -> Option<(&Outcome, OffsetRange)> {
-        self.unsupported.as_ref().map(|(outcome, range)| (outcome, *range))
+    /// What is to be retried, or is rejected if that was its last attempt.
+    pub fn retried(&self) -> &[(OffsetSet, Backoff)] {
+        &self.retried
     }
+}
+
+/// Everything from an offset on is to be delivered again, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The lowest offset that a verdict holds.
+    pub from: Offset,
+    /// When, and why.
+    pub backoff: Backoff,
 }
 
 impl Ledger {
@@ -88,42 +101,49 @@ impl Ledger {
     /// The first violation.
     pub fn check(&self, verdicts: &[Verdict], batch: Option<&[i64]>) -> Result<Checked, Violation> {
         self.check_ranges(verdicts)?;
+        let hold = self.first_hold(verdicts);
         let mut checked = Checked {
             revision: self.revision,
             accepted: OffsetSet::new(),
             rejected: Vec::new(),
+            retried: Vec::new(),
+            hold: None,
             deferred: 0,
-            unsupported: None,
         };
         if let Some(batch) = batch {
             checked.accepted.insert_column(batch);
             checked.accepted.intersect(&self.open);
         }
         for Verdict { offsets, outcome } in verdicts {
-            let ranges = || offsets.iter().map(|range| range.first..=range.last);
+            // What is said of offsets behind a hold is void. No other range has the held offset itself in it.
+            let counts = |range: &&OffsetRange| hold.as_ref().is_none_or(|hold| range.first < hold.from);
+            let ranges = || offsets.iter().filter(counts).map(|range| range.first..=range.last);
             let name = |set: &mut OffsetSet| ranges().for_each(|range| set.extend_within(&self.open, range));
             if !matches!(outcome, Outcome::Accept) {
                 ranges().for_each(|range| _ = checked.accepted.remove_range(range));
             }
             match outcome {
                 Outcome::Accept => name(&mut checked.accepted),
-                Outcome::Reject(rejection) => match checked.rejected.last_mut() {
-                    // Verdict by verdict and the same each time: how a guest without much care answers.
-                    Some((rejected, last)) if last == rejection => name(rejected),
-                    _ => {
-                        let mut rejected = OffsetSet::new();
-                        name(&mut rejected);
-                        checked.rejected.push((rejected, Arc::clone(rejection)));
-                    }
-                },
+                Outcome::Reject(rejection) => add(&mut checked.rejected, rejection, name),
+                Outcome::Retry(backoff) => add(&mut checked.retried, backoff, name),
                 Outcome::Defer => checked.deferred += ranges().map(|range| self.open.count(range)).sum::<u64>(),
-                Outcome::Retry(_) | Outcome::Hold(_) => {
-                    let first = offsets.first().map(|range| (outcome.clone(), *range));
-                    checked.unsupported = checked.unsupported.or(first);
-                }
+                Outcome::Hold(_) => {}
             }
         }
-        Ok(checked)
+        if let Some(hold) = &hold {
+            checked.accepted.truncate(hold.from);
+        }
+        Ok(Checked { hold, ..checked })
+    }
+
+    fn first_hold(&self, verdicts: &[Verdict]) -> Option<Hold> {
+        let holds = verdicts.iter().filter_map(|Verdict { offsets, outcome }| {
+            let Outcome::Hold(backoff) = outcome else { return None };
+            let open = offsets.iter().filter_map(|range| self.open.range(range.first..=range.last).next());
+            Some((open.min()?, backoff))
+        });
+        let (from, backoff) = holds.min_by_key(|(from, _)| *from)?;
+        Some(Hold { from, backoff: backoff.clone() })
     }
 
     fn check_ranges(&self, verdicts: &[Verdict]) -> Result<(), Violation> {
@@ -136,20 +156,24 @@ impl Ledger {
                         return Err(Violation::NotOpen { outcome: outcome.to_string(), range: *range, offset, why });
                     }
                 }
-                // One of nothing but expired offsets shares no open one.
-                if self.expired < Some(range.last) {
-                    ranges.push(*range);
+                if let Some(last) = self.last_open(*range) {
+                    ranges.push((*range, last));
                 }
             }
         }
-        ranges.sort_unstable_by_key(|range| range.first);
-        // The last offset of each is open: two that overlap at all share the lower of the two.
-        for (one, other) in ranges.iter().zip(ranges.iter().skip(1)) {
-            if other.first <= one.last {
-                return Err(Violation::Shared { offset: one.last.min(other.last), one: *one, other: *other });
+        ranges.sort_unstable_by_key(|(range, _)| range.first);
+        // Each is taken up to its last open offset: two that overlap at all share the lower of the two.
+        for ((one, one_last), (other, other_last)) in ranges.iter().zip(ranges.iter().skip(1)) {
+            if other.first <= *one_last {
+                return Err(Violation::Shared { offset: *one_last.min(other_last), one: *one, other: *other });
             }
         }
         Ok(())
+    }
+
+    /// An end that is not open is one that the host may have expired.
+    fn last_open(&self, range: OffsetRange) -> Option<Offset> {
+        if self.expired < Some(range.last) { Some(range.last) } else { self.open.last_within(range.first..=range.last) }
     }
 
     /// `None` for an open offset, and for one that the host may have expired without the guest knowing.
@@ -160,8 +184,21 @@ impl Ledger {
             Some(NotOpen::Undelivered)
         } else if self.lost.contains(offset) {
             Some(NotOpen::Lost)
+        } else if self.retries.all().contains(offset) {
+            Some(NotOpen::Retrying)
         } else {
             Some(NotOpen::Closed)
         }
+    }
+}
+
+/// Adds to the set of those with the same reason as the ones before: verdict by verdict and the same each time is how a
+/// guest without much care answers.
+fn add<R: Clone + PartialEq>(groups: &mut Vec<(OffsetSet, R)>, reason: &R, name: impl Fn(&mut OffsetSet)) {
+    if groups.last().is_none_or(|(_, last)| last != reason) {
+        groups.push((OffsetSet::new(), reason.clone()));
+    }
+    if let Some((set, _)) = groups.last_mut() {
+        name(set);
     }
 }

@@ -2,35 +2,37 @@
 //! since a start that the caller chooses once, on a clock that does not go back.
 //!
 //! An offset that was delivered is in one or more of these states, and is settled once it is in none:
-//! - *open*: no verdict settled it yet (a deferred one stays open);
-//! - *lost*: open, but the instance that had it is gone, so that it must be delivered again;
+//! - *open*: with the present instance, and no verdict settled it yet (a deferred one stays open);
+//! - *lost*: to be delivered again, since the instance that had it is gone, or asked to hold;
+//! - *retrying*: to be delivered again with its attempt raised, once it is due;
 //! - *letter*: rejected, and its dead letter has no successful delivery report yet;
-//! - *held*: settled by an answer that also emitted records, not all of which are acknowledged yet.
+//! - *emitting*: settled by an answer that also emitted records, not all of which are acknowledged yet.
 //!
 //! Its size follows the number of offsets that are not settled, about a bit each, and never their messages.
 
+mod age;
 mod backlog;
 mod check;
+mod retries;
 mod runs;
 #[cfg(test)]
 mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use self::retries::Retries;
 pub use self::{
     backlog::Rejected,
-    check::{Checked, NotOpen, Violation},
+    check::{Checked, Hold, NotOpen, Violation},
     runs::Runs,
 };
 use crate::{
     offset::{NextOffset, Offset, OffsetSet},
-    verdict::Rejection,
+    verdict::{Backoff, Rejection},
 };
 
-/// Deliveries this close together share one time, and so do those closer than this part of the oldest's age: the number
-/// of times that are kept grows with the logarithm of that age.
-const STEP: Duration = Duration::from_secs(1);
-const STEP_PER_AGE: u32 = 512;
+/// The code of a message that the guest wants to retry when it has had all of its attempts.
+pub const RETRIES_EXHAUSTED: &str = "retries-exhausted";
 
 /// One answer whose emitted records are awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,12 +47,23 @@ pub struct Applied {
     pub accepted: u64,
     /// How many a verdict deferred.
     pub deferred: u64,
+    /// How many wait for another attempt.
+    pub retried: u64,
+    /// What is lost from here on, though the instance lives.
+    pub hold: Option<Hold>,
     /// For [`Ledger::emit_acked`], if the answer emitted records.
     pub call: Option<CallId>,
 }
 
+impl Applied {
+    /// How many are open no longer.
+    pub fn settled(&self) -> u64 {
+        self.accepted + self.rejected.iter().map(|(offsets, _)| offsets.len()).sum::<u64>()
+    }
+}
+
 #[derive(Debug)]
-struct Held {
+struct Emitting {
     first: Option<Offset>,
     emits: usize,
 }
@@ -59,13 +72,18 @@ struct Held {
 #[derive(Debug)]
 pub struct Ledger {
     position: NextOffset,
-    /// With the present instance; disjoint from `lost`.
+    /// The most attempts of a message.
+    attempts: u32,
+    /// With the present instance; disjoint from `lost` and `retries`.
     open: OffsetSet,
     lost: OffsetSet,
+    retries: Retries,
+    /// Those that were retried or held and are not settled: age does not count for them.
+    ageless: OffsetSet,
     letters: OffsetSet,
-    held: BTreeMap<CallId, Held>,
+    emitting: BTreeMap<CallId, Emitting>,
     calls: u64,
-    /// The highest that the host expired. Nothing is open from here down, and an instance cannot know.
+    /// The highest that the host expired. An instance cannot know what was, from here down.
     expired: Option<Offset>,
     delivered: Runs<Duration>,
     leader_epochs: Runs<Option<i32>>,
@@ -74,14 +92,17 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Nothing delivered yet; the first message to come is at `start` or behind it.
-    pub fn new(start: NextOffset) -> Self {
+    /// Nothing delivered yet; the first message to come is at `start` or behind it. Each may have this many `attempts`.
+    pub fn new(start: NextOffset, attempts: u32) -> Self {
         Self {
             position: start,
+            attempts,
             open: OffsetSet::new(),
             lost: OffsetSet::new(),
+            retries: Retries::default(),
+            ageless: OffsetSet::new(),
             letters: OffsetSet::new(),
-            held: BTreeMap::new(),
+            emitting: BTreeMap::new(),
             calls: 0,
             expired: None,
             delivered: Runs::default(),
@@ -109,21 +130,13 @@ impl Ledger {
         }
     }
 
-    fn mark(&mut self, first: Offset, now: Duration) {
-        let since = |at| now.saturating_sub(at);
-        let step = self.delivered.first().map_or(STEP, |oldest| STEP.max(since(oldest) / STEP_PER_AGE));
-        let near = self.delivered.last().filter(|last| since(*last) < step);
-        self.delivered.push(first, near.unwrap_or(now));
-    }
-
-    /// Lost offsets go to the present instance, in a batch of their own.
+    /// Lost offsets, and those due for a retry, go to the present instance, in a batch of their own.
     pub fn redelivered(&mut self, offsets: &[i64]) {
         let mut again = OffsetSet::new();
         again.insert_column(offsets);
-        again.intersect(&self.lost);
         self.revision += 1;
-        self.lost.subtract(&again);
-        self.open.extend(&again);
+        self.open.extend(&self.lost.take(&again));
+        self.open.extend(&self.retries.hand_out(&again));
     }
 
     /// The instance is gone: everything open must be delivered again.
@@ -132,87 +145,94 @@ impl Ledger {
         self.lost.extend(&std::mem::take(&mut self.open));
     }
 
-    /// A lost offset cannot be delivered again, since its message is gone: it is a letter from now on.
-    /// `false` if it is not lost, or no longer.
+    /// The host rejects an offset that is lost or retrying: it is a letter from now on. `false` if it is neither, or no
+    /// longer.
     pub fn give_up(&mut self, offset: Offset) -> bool {
-        let was_lost = self.lost.remove(offset);
-        if was_lost {
+        let given_up = self.lost.remove(offset) || self.retries.give_up(offset);
+        if given_up {
             self.revision += 1;
             self.letters.insert(offset);
         }
-        was_lost
+        given_up
     }
 
-    /// What an answer settles is taken out of what is open. `emits` is the number of records that it emitted.
+    /// What an answer settles or has retried is taken out of what is open. `emits` is the number of records that it
+    /// emitted.
     ///
     /// `checked` is from [`Ledger::check`], with nothing between the two.
-    pub fn apply(&mut self, checked: Checked, emits: usize) -> Applied {
-        let Checked { revision, accepted, rejected, deferred, .. } = checked;
+    pub fn apply(&mut self, checked: Checked, emits: usize, now: Duration) -> Applied {
+        let Checked { revision, accepted, mut rejected, retried, hold, deferred } = checked;
         debug_assert_eq!(revision, self.revision, "an answer is checked against what is open when it is applied");
         self.revision += 1;
+        let mut waiting = OffsetSet::new();
+        for (mut offsets, backoff) in retried {
+            let exhausted = self.retries.exhausted(&offsets, self.attempts);
+            if !exhausted.is_empty() {
+                offsets.subtract(&exhausted);
+                rejected.push((exhausted, Arc::new(retries_exhausted(&backoff))));
+            }
+            self.retries.wait(&offsets, backoff.delay, now);
+            waiting.extend(&offsets);
+        }
         let mut letters = OffsetSet::new();
         for (offsets, _) in &rejected {
             letters.extend(offsets);
         }
-        self.open.subtract(&accepted);
-        self.open.subtract(&letters);
+        for judged in [&accepted, &letters, &waiting] {
+            self.open.subtract(judged);
+        }
         self.letters.extend(&letters);
-        let first = accepted.first().into_iter().chain(letters.first()).min();
-        let call = (emits > 0).then(|| self.hold(first, emits));
+        self.settle(&accepted);
+        self.ageless.extend(&waiting);
+        if let Some(hold) = &hold {
+            let held = self.open.split_off(hold.from);
+            self.ageless.extend(&held);
+            self.lost.extend(&held);
+        }
+        let first = [&accepted, &letters, &waiting].into_iter().filter_map(OffsetSet::first).min();
+        let call = (emits > 0).then(|| self.await_emits(first, emits));
         self.prune();
-        Applied { rejected, accepted: accepted.len(), deferred, call }
+        Applied { rejected, accepted: accepted.len(), deferred, retried: waiting.len(), hold, call }
     }
 
-    fn hold(&mut self, first: Option<Offset>, emits: usize) -> CallId {
+    fn settle(&mut self, offsets: &OffsetSet) {
+        if !self.ageless.is_empty() {
+            self.ageless.subtract(offsets);
+            self.retries.forget(offsets);
+        }
+    }
+
+    fn await_emits(&mut self, first: Option<Offset>, emits: usize) -> CallId {
         let call = CallId(self.calls);
         self.calls += 1;
-        self.held.insert(call, Held { first, emits });
+        self.emitting.insert(call, Emitting { first, emits });
         call
     }
 
     /// The dead letter of a rejected offset has its successful delivery report.
     pub fn letter_acked(&mut self, offset: Offset) {
         self.letters.remove(offset);
+        if !self.ageless.is_empty() {
+            self.settle(&OffsetSet::from_iter([offset]));
+        }
         self.prune();
     }
 
     /// One record that an answer emitted has its successful delivery report.
     pub fn emit_acked(&mut self, call: CallId) {
-        if let Some(held) = self.held.get_mut(&call) {
-            held.emits -= 1;
-            if held.emits == 0 {
-                self.held.remove(&call);
+        if let Some(emitting) = self.emitting.get_mut(&call) {
+            emitting.emits -= 1;
+            if emitting.emits == 0 {
+                self.emitting.remove(&call);
                 self.prune();
             }
         }
     }
 
-    /// The host rejects what has been open for `max_age` (as [`Ledger::oldest_age`] has it, perhaps a little early), and
-    /// the lowest of what is more than `max_open`. These are letters from now on; a verdict that still names them is not
-    /// a violation, and does nothing.
-    pub fn expire(&mut self, now: Duration, max_age: Duration, max_open: u64) -> OffsetSet {
-        let excess = self.open_count().saturating_sub(max_open);
-        if excess == 0 && self.oldest_age(now).is_none_or(|age| age < max_age) {
-            return OffsetSet::new();
-        }
-        let mut expired = self.open.clone();
-        expired.extend(&self.lost);
-        let young = self.delivered.find(|at| now.saturating_sub(at) < max_age);
-        if let Some(kept) = young.zip(expired.select(excess)).map(|(young, within)| young.max(within)) {
-            expired.truncate(kept);
-        }
-        self.revision += 1;
-        self.open.subtract(&expired);
-        self.lost.subtract(&expired);
-        self.letters.extend(&expired);
-        self.expired = expired.last().max(self.expired);
-        expired
-    }
-
     /// The position that may be committed: everything delivered below it is settled.
     pub fn committable(&self) -> NextOffset {
-        let held = self.held.values().filter_map(|held| held.first).min();
-        [self.open.first(), self.lost.first(), self.letters.first(), held]
+        let emitting = self.emitting.values().filter_map(|emitting| emitting.first).min();
+        [self.open.first(), self.lost.first(), self.retries.all().first(), self.letters.first(), emitting]
             .into_iter()
             .flatten()
             .min()
@@ -224,23 +244,34 @@ impl Ledger {
         self.position
     }
 
-    /// How many offsets no verdict has settled, the lost ones included.
+    /// How many offsets no verdict has settled: those with the present instance, the lost and the retrying ones.
     pub fn open_count(&self) -> u64 {
-        self.open.len() + self.lost.len()
+        self.open.len() + self.lost.len() + self.retries.all().len()
     }
 
-    /// The lowest open offset, the lost ones included.
-    pub fn oldest(&self) -> Option<Offset> {
-        self.open.first().into_iter().chain(self.lost.first()).min()
+    /// Whether any of them is with the present instance.
+    pub fn has_open(&self) -> bool {
+        !self.open.is_empty()
     }
 
-    /// For how long the oldest open offset has been open. Delivery times are kept coarsely: this may be too much by a
-    /// second, or by 1/512 of what the oldest was at its delivery.
-    pub fn oldest_age(&self, now: Duration) -> Option<Duration> {
-        Some(now.saturating_sub(self.delivered.get(self.oldest()?)?))
+    /// What is due for a retry, and when the next will be.
+    pub fn due_retries(&mut self, now: Duration) -> (&OffsetSet, Option<Duration>) {
+        self.retries.ripen(now);
+        (self.retries.due(), self.retries.next_due())
     }
 
-    /// What must be delivered again.
+    /// How many wait for a retry, or are due for one.
+    pub fn retrying_count(&self) -> u64 {
+        self.retries.all().len()
+    }
+
+    /// The attempt at which an offset is, until it is settled: 1, and one more for each retry. The one that is to come for
+    /// an offset that waits, and the last one that it had for a letter.
+    pub fn attempt(&self, offset: Offset) -> u32 {
+        self.retries.attempt(offset)
+    }
+
+    /// What must be delivered again as soon as possible.
     pub fn lost(&self) -> &OffsetSet {
         &self.lost
     }
@@ -251,8 +282,8 @@ impl Ledger {
     }
 
     /// How many answers wait for records that they emitted.
-    pub fn held_count(&self) -> usize {
-        self.held.len()
+    pub fn emitting_count(&self) -> usize {
+        self.emitting.len()
     }
 
     /// The leader epochs under which the offsets that are not settled were delivered; `None` where it is unknown.
@@ -267,4 +298,9 @@ impl Ledger {
             self.leader_epochs.prune(settled);
         }
     }
+}
+
+fn retries_exhausted(backoff: &Backoff) -> Rejection {
+    let Backoff { code, reason, .. } = backoff;
+    Rejection { route: None, code: RETRIES_EXHAUSTED.to_owned(), reason: format!("{code}: {reason}") }
 }

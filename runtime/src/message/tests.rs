@@ -104,6 +104,39 @@ proptest! {
     }
 
     #[test]
+    fn a_part_has_some_of_the_messages_with_their_attempts(
+        (messages, some) in vec(message(), 1..20).prop_flat_map(|messages| {
+            let indices = (0..messages.len()).collect::<Vec<_>>();
+            let count = indices.len();
+            (Just(messages), prop::sample::subsequence(indices, 0..=count))
+        }),
+        retried in option::of(0..4_u32),
+    ) {
+        let (batch, offsets) = batch(&messages);
+        let attempt = |offset: Offset| retried.map_or(1, |retried| retried + u32::from(offset.get() % 2 == 0));
+        let batch = batch.at_attempts(attempt);
+        let part = batch.part(some.iter().copied());
+        prop_assert_eq!(part.offsets(), some.iter().map(|index| offsets[*index]).collect::<Vec<_>>());
+        for (message, index) in part.iter().zip(&some) {
+            same(&message, &messages[*index]);
+            prop_assert_eq!(message.attempt, attempt(message.offset));
+        }
+    }
+
+    #[test]
+    fn what_is_within_limits_is_as_much_as_fits_and_at_least_one(
+        messages in vec(message(), 0..20), start in 0..20_usize, most in 1..20_usize, bytes in 0..2_000_usize,
+    ) {
+        let (batch, _) = batch(&messages);
+        let count = batch.within(start, most, bytes);
+        let part = |count: usize| batch.part(start..start + count);
+        prop_assert_eq!(count == 0, start >= batch.len());
+        prop_assert!(count <= 1 || count <= most && part(count).bytes() <= bytes);
+        let more = start + count < batch.len() && count < most;
+        prop_assert!(!more || part(count + 1).bytes() > bytes);
+    }
+
+    #[test]
     fn a_message_is_found_by_its_offset_and_a_gap_is_not(messages in vec(message(), 0..20)) {
         let (batch, offsets) = batch(&messages);
         for offset in 0..offsets.last().map_or(10, |last| last + 3) {

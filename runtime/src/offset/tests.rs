@@ -74,6 +74,7 @@ proptest! {
         let inside: Vec<i64> = one.iter().copied().filter(within).collect();
         prop_assert_eq!(full.range(range.clone()).map(Offset::get).collect::<Vec<_>>(), &inside[..]);
         prop_assert_eq!(full.count(range.clone()), inside.len() as u64);
+        prop_assert_eq!(full.last_within(range.clone()).map(Offset::get), inside.last().copied());
 
         let mut changed = set(&other);
         changed.extend_within(&full, range.clone());
@@ -100,6 +101,13 @@ proptest! {
         prop_assert_eq!(raw(&changed), all);
         changed.subtract(&set(&other));
         prop_assert_eq!(raw(&changed), one.difference(&other).copied().collect::<Vec<_>>());
+        let mut changed = full.clone();
+        prop_assert_eq!(raw(&changed.take(&set(&other))), one.intersection(&other).copied().collect::<Vec<_>>());
+        prop_assert_eq!(raw(&changed), one.difference(&other).copied().collect::<Vec<_>>());
+        let mut changed = full.clone();
+        let behind = changed.split_off(offset(first));
+        prop_assert_eq!(raw(&changed), one.iter().copied().filter(|raw| *raw < first).collect::<Vec<_>>());
+        prop_assert_eq!(raw(&behind), one.iter().copied().filter(|raw| *raw >= first).collect::<Vec<_>>());
         let mut changed = full;
         changed.intersect(&set(&other));
         prop_assert_eq!(raw(&changed), one.intersection(&other).copied().collect::<Vec<_>>());

@@ -62,8 +62,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "emit-without-ack",
         file: "runtime/src/ledger/mod.rs",
-        old: "self.hold(first, emits)",
-        new: "self.hold(first.filter(|_| false), emits)",
+        old: "self.await_emits(first, emits)",
+        new: "self.await_emits(first.filter(|_| false), emits)",
+        test: &CRASH,
+        breaks: &["I1"],
+    },
+    Mutant {
+        name: "commit-over-retries",
+        file: "runtime/src/ledger/mod.rs",
+        old: "self.lost.first(), self.retries.all().first(), ",
+        new: "self.lost.first(), ",
         test: &CRASH,
         breaks: &["I1"],
     },

@@ -1,6 +1,7 @@
 //! The guest of the oracle: the first byte of a payload says what becomes of it, so that a test knows each verdict.
 //!
-//! `A` accept · `R` reject · `E` emit a copy and accept · `D` defer, reject later · `H` defer, accept later.
+//! `A` accept · `R` reject · `E` emit a copy and accept · `D` defer, reject later · `H` defer, accept later · `Y` retry, accept
+//! at the third attempt · `T` retry for ever.
 //! Each call of `settle` judges about half of what is deferred, in random order; under pressure it judges everything.
 
 mod bindings;
@@ -14,7 +15,7 @@ use std::{
 use bindings::{
     deadletter::processor::{
         output::{self, Outgoing},
-        types::{Context, OffsetRange, Outcome, Rejection, Verdict},
+        types::{Backoff, Context, OffsetRange, Outcome, Rejection, Verdict},
     },
     exports::deadletter::processor::{
         handler::{Guest as Handler, Message},
@@ -33,7 +34,7 @@ impl Handler for Oracle {
     fn process(_: Context, messages: Vec<Message>) -> Result<Vec<Verdict>, String> {
         let mut verdicts = Vec::new();
         let mut copies = Vec::new();
-        for Message { offset, payload, key, .. } in messages {
+        for Message { offset, payload, key, attempt, .. } in messages {
             let class = payload.as_deref().and_then(|payload| payload.first()).copied();
             match class {
                 Some(b'R') => verdicts.push(on(offset, rejected("now"))),
@@ -41,6 +42,8 @@ impl Handler for Oracle {
                     DEFERRED.with_borrow_mut(|deferred| deferred.insert(offset, class));
                     verdicts.push(on(offset, Outcome::Defer));
                 }
+                Some(b'T') => verdicts.push(on(offset, Outcome::Retry(backoff()))),
+                Some(b'Y') if attempt < 3 => verdicts.push(on(offset, Outcome::Retry(backoff()))),
                 Some(b'E') => copies.push(Outgoing { key, payload, headers: vec![], timestamp: None, partition: None }),
                 _ => {}
             }
@@ -77,4 +80,8 @@ fn on(offset: i64, outcome: Outcome) -> Verdict {
 
 fn rejected(code: &str) -> Outcome {
     Outcome::Reject(Rejection { route: None, code: code.to_owned(), reason: "as its first byte says".to_owned() })
+}
+
+fn backoff() -> Backoff {
+    Backoff { delay: 20, code: "busy".to_owned(), reason: "as its first byte says".to_owned() }
 }

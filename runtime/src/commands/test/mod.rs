@@ -82,7 +82,7 @@ pub(super) const ABOUT: &str = "\
 Runs a module on some messages, without Kafka, with the engine, the limits and the checks of production.
 
 Offsets are counted from 0. The guest's clock shows the latest timestamp so far, and a second more at each tick, so that \
-a run can be repeated. What a pipe gets on stdout is what `--expect` compares; logs, time and memory go to stderr then.";
+a run can be repeated. What is to be retried is not delivered again, and nothing is delivered behind a hold. What a pipe gets on stdout is what `--expect` compares; logs, time and memory go to stderr then.";
 
 const EXAMPLES: &str = "\
 Examples:

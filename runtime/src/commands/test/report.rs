@@ -12,7 +12,7 @@ use super::{
 use crate::{
     config::DEAD_LETTER,
     offset::{Offset, OffsetSet},
-    verdict::{Emit, Rejection},
+    verdict::{Backoff, Emit, Rejection},
 };
 
 /// When a verdict came.
@@ -33,6 +33,10 @@ pub(super) enum Judged {
     Accept,
     /// Rejected.
     Reject(Arc<Rejection>),
+    /// To be delivered again.
+    Retry(Backoff),
+    /// To be delivered again, and everything behind it.
+    Hold(Backoff),
     /// Not settled at the end.
     Open,
 }
@@ -67,6 +71,7 @@ pub(super) struct Row {
     pub(super) route: Option<String>,
     pub(super) code: Option<String>,
     pub(super) reason: Option<String>,
+    pub(super) delay: Option<String>,
     pub(super) when: When,
 }
 
@@ -135,17 +140,42 @@ impl Serialize for When {
     }
 }
 
+impl Judged {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Reject(_) => "reject",
+            Self::Retry(_) => "retry",
+            Self::Hold(_) => "hold",
+            Self::Open => "open",
+        }
+    }
+}
+
 impl Row {
     fn new((first, last): (Offset, Offset), judged: &Judged, when: When) -> Self {
-        let (outcome, rejection) = match judged {
-            Judged::Accept => ("accept", None),
-            Judged::Reject(rejection) => ("reject", Some(rejection)),
-            Judged::Open => ("open", None),
+        let mut row = Self {
+            first: first.get(),
+            last: last.get(),
+            outcome: judged.word(),
+            route: None,
+            code: None,
+            reason: None,
+            delay: None,
+            when,
         };
-        let route = rejection.map(|rejection| rejection.route.as_deref().unwrap_or(DEAD_LETTER).to_owned());
-        let code = rejection.map(|rejection| rejection.code.clone());
-        let reason = rejection.map(|rejection| rejection.reason.clone());
-        Self { first: first.get(), last: last.get(), outcome, route, code, reason, when }
+        match judged {
+            Judged::Accept | Judged::Open => {}
+            Judged::Reject(rejection) => {
+                row.route = Some(rejection.route.as_deref().unwrap_or(DEAD_LETTER).to_owned());
+                (row.code, row.reason) = (Some(rejection.code.clone()), Some(rejection.reason.clone()));
+            }
+            Judged::Retry(backoff) | Judged::Hold(backoff) => {
+                (row.code, row.reason) = (Some(backoff.code.clone()), Some(backoff.reason.clone()));
+                row.delay = Some(humantime::format_duration(backoff.delay).to_string());
+            }
+        }
+        row
     }
 
     /// `7`, or `7-9`.
@@ -163,6 +193,9 @@ impl fmt::Display for Row {
         }
         if let Some(reason) = &self.reason {
             write!(f, " {}", json(reason))?;
+        }
+        if let Some(delay) = &self.delay {
+            write!(f, " after {delay}")?;
         }
         if self.when != When::Process {
             write!(f, " ({})", self.when)?;

@@ -32,6 +32,9 @@ pub(super) struct Plan {
 /// By how much the guest's clock moves on at a tick: the default of `settle`.
 const TICK_MILLIS: i64 = 1_000;
 
+/// The default of `retry`.
+const ATTEMPTS: u32 = 5;
+
 /// Why a session ends early.
 pub(super) enum Stop {
     /// The input cannot be read.
@@ -47,6 +50,8 @@ pub(super) struct Session {
     plan: Plan,
     /// The guest's clock: the latest timestamp so far, so that a run can be repeated.
     now: i64,
+    /// Held: nothing is handed out any more.
+    held: OffsetSet,
     report: Report,
 }
 
@@ -57,8 +62,8 @@ impl Session {
             Ok(instance) => instance,
             Err(failure) => return Ok(Report { failure: Some(failure.to_string()), ..Report::default() }),
         };
-        let ledger = Ledger::new(NextOffset::START);
-        let mut session = Self { instance, ledger, plan, now: 0, report: Report::default() };
+        let ledger = Ledger::new(NextOffset::START, ATTEMPTS);
+        let mut session = Self { instance, ledger, plan, now: 0, held: OffsetSet::new(), report: Report::default() };
         match session.everything(guest.settles(), messages).await {
             Ok(()) => {}
             Err(Stop::Input(error)) => return Err(error),
@@ -68,7 +73,9 @@ impl Session {
     }
 
     async fn everything(&mut self, settles: bool, messages: &mut Messages) -> Result<(), Stop> {
-        while let Some(batch) = self.next_batch(messages).map_err(Stop::Input)? {
+        while self.held.is_empty()
+            && let Some(batch) = self.next_batch(messages).map_err(Stop::Input)?
+        {
             self.process(Arc::new(batch)).await?;
         }
         if settles {
@@ -124,7 +131,7 @@ impl Session {
     }
 
     fn call(&self) -> Call {
-        Call { source: self.plan.source.clone(), now: self.now }
+        Call { source: self.plan.source.clone(), now: self.now, deadlines: 1 }
     }
 
     fn count(&mut self, started: Instant) {
@@ -136,12 +143,16 @@ impl Session {
     fn judge(&mut self, answer: Result<Answer, Failure>, batch: Option<&[i64]>, when: When) -> Result<(), String> {
         let Answer { verdicts, emits } = answer.map_err(|failure| failure.to_string())?;
         let checked = self.ledger.check(&verdicts, batch).map_err(|violation| violation.to_string())?;
-        if let Some((outcome, range)) = checked.unsupported() {
-            return Err(format!("the guest answered `{outcome}` on {range}, which this host cannot do"));
-        }
-        let accepted = checked.accepted().clone();
-        let applied = self.ledger.apply(checked, emits.len());
+        let (accepted, retried) = (checked.accepted().clone(), checked.retried().to_vec());
+        let applied = self.ledger.apply(checked, emits.len(), Duration::ZERO);
         self.note(Judged::Accept, when, &accepted);
+        for (offsets, backoff) in retried {
+            self.note(Judged::Retry(backoff), when, &offsets);
+        }
+        if let Some(hold) = applied.hold {
+            self.held = self.ledger.lost().clone();
+            self.note(Judged::Hold(hold.backoff), when, &self.held.clone());
+        }
         for (offsets, rejection) in applied.rejected {
             self.note(Judged::Reject(rejection), when, &offsets);
             for offset in offsets.iter() {
@@ -165,7 +176,8 @@ impl Session {
 
     fn end(mut self) -> Report {
         self.ledger.lose_instance();
-        let open = self.ledger.lost().clone();
+        let mut open = self.ledger.lost().clone();
+        open.subtract(&self.held);
         self.note(Judged::Open, When::Process, &open);
         self.report
     }

@@ -30,11 +30,11 @@ pub(super) fn report(report: &Report) -> Result<(), Failure> {
 fn tables(report: &Report) -> String {
     let verdicts = report.rows().into_iter().map(|row| {
         let offsets = row.offsets();
-        let words = [row.route, row.code, row.reason].map(Option::unwrap_or_default);
-        let [route, code, reason] = words;
-        [offsets, row.outcome.to_owned(), route, code, reason, row.when.to_string()]
+        let words = [row.route, row.code, row.reason, row.delay].map(Option::unwrap_or_default);
+        let [route, code, reason, delay] = words;
+        [offsets, row.outcome.to_owned(), route, code, reason, delay, row.when.to_string()]
     });
-    let mut text = table(["offsets", "verdict", "route", "code", "reason", "when"], verdicts);
+    let mut text = table(["offsets", "verdict", "route", "code", "reason", "delay", "when"], verdicts);
     let emits = report.emits.iter().map(|emit| [emit.output.clone(), emit.text()]);
     text += &table(["output", "record"], emits);
     let logs = report.logs.iter().map(|log| [log.level.clone(), log.from.clone(), log.message.clone()]);

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 
-use self::model::{Model, offset};
+use self::model::{ATTEMPTS, Answer, Model, offset};
 use super::{Ledger, NotOpen, Violation};
 use crate::{
     offset::{NextOffset, Offset, OffsetSet},
@@ -17,7 +17,7 @@ fn range(first: i64, last: i64) -> OffsetRange {
 }
 
 fn ledger(start: i64) -> Ledger {
-    Ledger::new(NextOffset::new(start).unwrap())
+    Ledger::new(NextOffset::new(start).unwrap(), ATTEMPTS)
 }
 
 fn verdict(outcome: Outcome, ranges: &[(i64, i64)]) -> Verdict {
@@ -28,8 +28,8 @@ fn reject(code: &str) -> Outcome {
     Outcome::Reject(Arc::new(Rejection { route: None, code: code.to_owned(), reason: String::new() }))
 }
 
-fn retry() -> Outcome {
-    Outcome::Retry(Backoff { delay: Duration::ZERO, code: "busy".to_owned(), reason: String::new() })
+fn backoff(millis: u64) -> Backoff {
+    Backoff { delay: Duration::from_millis(millis), code: "busy".to_owned(), reason: "away".to_owned() }
 }
 
 /// One stretch of what is open: skip some, name some, perhaps with a mistake at an end.
@@ -52,6 +52,7 @@ enum Step {
     LetterAcked(Index),
     EmitAcked(Index),
     LoseInstance,
+    GiveUp(Index),
     Expire { max_age: u64, max_open: usize },
     Wait(u64),
 }
@@ -61,7 +62,8 @@ fn stretches() -> impl Strategy<Value = Vec<Stretch>> {
         3 => Just(Outcome::Accept),
         3 => "[ab]".prop_map(|code| reject(&code)),
         3 => Just(Outcome::Defer),
-        1 => Just(retry()),
+        3 => prop_oneof![Just(0), 0..4_000_u64].prop_map(|millis| Outcome::Retry(backoff(millis))),
+        1 => Just(Outcome::Hold(backoff(0))),
     ];
     let off = prop_oneof![12 => Just((0, 0)), 1 => (-3..4_i64, -3..4_i64)];
     let stretch = (0..4_usize, 1..5_usize, outcome, any::<bool>(), off)
@@ -79,6 +81,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => any::<Index>().prop_map(Step::LetterAcked),
         4 => any::<Index>().prop_map(Step::EmitAcked),
         1 => Just(Step::LoseInstance),
+        1 => any::<Index>().prop_map(Step::GiveUp),
         1 => (0..6_000_u64, 0..30_usize).prop_map(|(max_age, max_open)| Step::Expire { max_age, max_open }),
         2 => (0..3_000_u64).prop_map(Step::Wait),
     ]
@@ -122,18 +125,21 @@ impl World {
         match step {
             Step::Deliver { gaps, epoch } => self.deliver(gaps, *epoch),
             Step::Redeliver { first, count } => {
-                let lost = self.model.lost();
+                let lost = self.model.lost_or_due(&mut self.ledger, self.now);
                 if !lost.is_empty() {
                     let lost = lost.iter().skip(first.index(lost.len())).take(*count);
                     // What expired while it was read again comes, too.
-                    let batch: Vec<i64> = self.model.expired(1).iter().chain(lost).copied().collect();
+                    let mut batch: Vec<i64> = self.model.expired(1).iter().chain(lost).copied().collect();
+                    batch.sort_unstable();
+                    batch.dedup();
                     self.ledger.redelivered(&batch);
                     self.model.redelivered(&batch);
                     self.batch = Some(batch);
                 }
             }
             Step::Answer { of_batch, stretches, shift, emits } => {
-                let open = [self.model.expired(4), self.model.open_here()].concat();
+                let mut open = [self.model.expired(4), self.model.open_here()].concat();
+                open.sort_unstable();
                 let verdicts = verdicts(&open, stretches, *shift);
                 let batch = if *of_batch { self.batch.take() } else { None };
                 self.answer(&verdicts, batch.as_deref(), *emits);
@@ -159,6 +165,15 @@ impl World {
                 self.ledger.lose_instance();
                 self.model.lose_instance();
             }
+            Step::GiveUp(index) => {
+                let lost = self.model.lost_or_due(&mut self.ledger, self.now);
+                if !lost.is_empty() {
+                    let gone = *index.get(&lost);
+                    assert!(self.ledger.give_up(offset(gone)));
+                    self.model.give_up(gone);
+                }
+                assert!(!self.model.position_is_given_up(&mut self.ledger), "what is not lost or due is not given up");
+            }
             Step::Expire { max_age, max_open } => {
                 let max_age = Duration::from_millis(*max_age);
                 let expired = self.ledger.expire(self.now, max_age, *max_open as u64);
@@ -167,7 +182,7 @@ impl World {
             }
             Step::Wait(millis) => self.now += Duration::from_millis(*millis),
         }
-        self.model.agree(&self.ledger, self.now);
+        self.model.agree(&mut self.ledger, self.now);
     }
 
     fn deliver(&mut self, gaps: &[i64], epoch: i32) {
@@ -187,10 +202,8 @@ impl World {
         match self.ledger.check(verdicts, batch) {
             Ok(checked) => {
                 assert!(self.model.valid(verdicts), "{verdicts:?} is a violation");
-                let unsupported = verdicts.iter().find(|verdict| matches!(verdict.outcome, Outcome::Retry(_)));
-                assert_eq!(checked.unsupported(), unsupported.map(|verdict| (&verdict.outcome, verdict.offsets[0])));
-                let applied = self.ledger.apply(checked, emits);
-                self.model.apply(verdicts, batch, emits, &applied);
+                let applied = self.ledger.apply(checked, emits, self.now);
+                self.model.apply(&Answer { verdicts, batch, emits, now: self.now }, &applied);
             }
             Err(violation) => {
                 assert!(!self.model.valid(verdicts), "{verdicts:?} is valid, not: {violation}");
@@ -222,16 +235,16 @@ fn a_range_from_end_to_end_costs_what_is_open_and_not_its_width() {
     let far = i64::MAX - 1;
     ledger.deliver(&[0, far], &[-1, -1], Duration::ZERO);
     let checked = ledger.check(&[verdict(Outcome::Accept, &[(0, far)])], None).unwrap();
-    assert_eq!(ledger.apply(checked, 0).accepted, 2);
+    assert_eq!(ledger.apply(checked, 0, Duration::ZERO).accepted, 2);
     assert_eq!(ledger.committable().get(), i64::MAX);
 }
 
 /// What it takes, near enough.
 fn bytes(ledger: &Ledger) -> usize {
-    let sets = [&ledger.open, &ledger.lost, &ledger.letters].map(OffsetSet::serialized_size);
+    let sets = [&ledger.open, &ledger.lost, &ledger.ageless, &ledger.letters].map(OffsetSet::serialized_size);
     let runs = ledger.delivered.len() * size_of::<(Offset, Duration)>()
         + ledger.leader_epochs.len() * size_of::<(Offset, Option<i32>)>();
-    sets.iter().sum::<usize>() + runs
+    sets.iter().sum::<usize>() + runs + ledger.retries.bytes()
 }
 
 #[test]
@@ -242,7 +255,7 @@ fn a_million_scattered_open_offsets_take_less_than_300_kib() {
         ledger.deliver(&offsets, &[7; 1000], Duration::from_millis(first.cast_unsigned()));
         let odd: Vec<(i64, i64)> = offsets.iter().filter(|raw| *raw % 2 == 1).map(|raw| (*raw, *raw)).collect();
         let checked = ledger.check(&[verdict(Outcome::Defer, &odd)], Some(&offsets)).unwrap();
-        ledger.apply(checked, 0);
+        ledger.apply(checked, 0, Duration::ZERO);
     }
     assert_eq!(ledger.open_count(), 1_000_000);
     assert!(bytes(&ledger) < 300 * 1024, "{} bytes", bytes(&ledger));
@@ -256,14 +269,14 @@ fn an_offset_that_stays_open_for_days_keeps_few_delivery_times_and_good_ones() {
         ledger.deliver(&[raw], &[1], at(raw));
         if raw != 0 && raw != 90_000 {
             let checked = ledger.check(&[], Some(&[raw])).unwrap();
-            ledger.apply(checked, 0);
+            ledger.apply(checked, 0, Duration::ZERO);
         }
     }
     assert!(bytes(&ledger) < 100 * 1024, "{} bytes", bytes(&ledger));
     let now = at(100_000);
     assert_eq!(ledger.oldest_age(now), Some(now));
     let checked = ledger.check(&[verdict(Outcome::Accept, &[(0, 0)])], None).unwrap();
-    ledger.apply(checked, 0);
+    ledger.apply(checked, 0, Duration::ZERO);
     let (age, least) = (ledger.oldest_age(now).unwrap(), at(10_000));
     assert!(least <= age && age <= least + at(90_000) / 512, "{age:?} for {least:?}");
 }
@@ -273,7 +286,7 @@ fn a_violation_says_which_offset_and_why() {
     let mut ledger = ledger(10);
     ledger.deliver(&[10, 11, 13], &[0; 3], Duration::ZERO);
     let checked = ledger.check(&[verdict(Outcome::Accept, &[(10, 10)])], None).unwrap();
-    ledger.apply(checked, 0);
+    ledger.apply(checked, 0, Duration::ZERO);
     let say = |outcome, ranges: &[(i64, i64)]| ledger.check(&[verdict(outcome, ranges)], None).unwrap_err().to_string();
     assert_eq!(
         say(Outcome::Accept, &[(10, 11)]),
@@ -301,7 +314,59 @@ fn a_verdict_on_what_the_host_expired_meanwhile_does_nothing() {
     let shared = ledger.check(&overlapping, None).unwrap_err();
     assert_eq!(shared, Violation::Shared { offset: offset(2), one: range(0, 2), other: range(1, 3) });
     let checked = ledger.check(&[verdict(reject("late"), &[(0, 2)])], None).unwrap();
-    let applied = ledger.apply(checked, 0);
+    let applied = ledger.apply(checked, 0, Duration::ZERO);
     assert_eq!(applied.rejected[0].0.iter().collect::<Vec<_>>(), [offset(2)]);
     assert_eq!(ledger.letters().len(), 3);
+}
+
+#[test]
+fn a_hundred_thousand_retries_with_delays_of_their_own_take_less_than_a_mebibyte() {
+    let mut ledger = ledger(0);
+    for first in (0..200_000).step_by(1000) {
+        let offsets: Vec<i64> = (first..first + 1000).collect();
+        ledger.deliver(&offsets, &[7; 1000], Duration::from_millis(first.cast_unsigned()));
+        let retry = |raw: &i64| {
+            let delay = raw.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15) % 300_000;
+            verdict(Outcome::Retry(backoff(delay)), &[(*raw, *raw)])
+        };
+        let verdicts: Vec<_> = offsets.iter().step_by(2).map(retry).collect();
+        let checked = ledger.check(&verdicts, Some(&offsets)).unwrap();
+        ledger.apply(checked, 0, Duration::from_millis(first.cast_unsigned()));
+    }
+    assert_eq!(ledger.retrying_count(), 100_000);
+    assert!(bytes(&ledger) < 1024 * 1024, "{} bytes", bytes(&ledger));
+}
+
+#[test]
+fn the_last_attempt_is_rejected_with_what_the_guest_said_of_it() {
+    let mut ledger = ledger(0);
+    ledger.deliver(&[0], &[0], Duration::ZERO);
+    for attempt in 1..=ATTEMPTS {
+        assert_eq!(ledger.attempt(offset(0)), attempt);
+        let checked = ledger.check(&[verdict(Outcome::Retry(backoff(0)), &[(0, 0)])], Some(&[0])).unwrap();
+        let applied = ledger.apply(checked, 0, Duration::ZERO);
+        assert_eq!(applied.retried, u64::from(attempt < ATTEMPTS));
+        if attempt == ATTEMPTS {
+            assert_eq!(applied.rejected[0].1.code, "retries-exhausted");
+            assert_eq!(applied.rejected[0].1.reason, "busy: away");
+        }
+        ledger.due_retries(Duration::from_secs(1));
+        ledger.redelivered(&[0]);
+    }
+    assert_eq!(ledger.attempt(offset(0)), ATTEMPTS, "the dead letter says it");
+    ledger.letter_acked(offset(0));
+    assert_eq!((ledger.attempt(offset(0)), ledger.committable().get()), (1, 1));
+}
+
+#[test]
+fn what_an_answer_says_of_offsets_behind_a_hold_is_void() {
+    let mut ledger = ledger(0);
+    ledger.deliver(&[0, 1, 2, 3, 4], &[0; 5], Duration::ZERO);
+    let verdicts = [verdict(reject("bad"), &[(0, 0), (4, 4)]), verdict(Outcome::Hold(backoff(5)), &[(2, 3)])];
+    let checked = ledger.check(&verdicts, Some(&[0, 1, 2, 3, 4])).unwrap();
+    let applied = ledger.apply(checked, 0, Duration::ZERO);
+    assert_eq!((applied.accepted, applied.rejected[0].0.len()), (1, 1));
+    assert_eq!(applied.hold.unwrap().from, offset(2));
+    assert_eq!(ledger.lost().iter().map(Offset::get).collect::<Vec<_>>(), [2, 3, 4]);
+    assert_eq!(ledger.oldest_age(Duration::from_secs(9)), None, "a hold does not age");
 }

@@ -1,30 +1,51 @@
 //! The ledger again, naively: one entry for each message, everything by walking all of them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use crate::{
-    ledger::{Applied, CallId, Ledger, NotOpen, Violation},
+    ledger::{Applied, CallId, Ledger, NotOpen, RETRIES_EXHAUSTED, Violation},
     offset::{NextOffset, Offset},
     verdict::{OffsetRange, Outcome, Verdict},
 };
+
+/// The most attempts of a message.
+pub(super) const ATTEMPTS: u32 = 3;
+
+/// An answer as it is applied.
+#[derive(Clone, Copy)]
+pub(super) struct Answer<'a> {
+    pub(super) verdicts: &'a [Verdict],
+    pub(super) batch: Option<&'a [i64]>,
+    pub(super) emits: usize,
+    pub(super) now: Duration,
+}
 
 pub(super) fn offset(raw: i64) -> Offset {
     Offset::new(raw).unwrap()
 }
 
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "a naive model has a flag for each fact")]
 struct Message {
     open: bool,
     lost: bool,
+    /// Waits for a retry since then, and for how long.
+    retry: Option<(Duration, Duration)>,
+    attempt: u32,
+    ageless: bool,
     letter: bool,
-    call: Option<CallId>,
+    /// Answers with emitted records that judged it: more than one if it was retried.
+    calls: Vec<CallId>,
     at: Duration,
     epoch: i32,
 }
 
 impl Message {
     fn settled(&self) -> bool {
-        !self.open && !self.letter && self.call.is_none()
+        !self.open && !self.letter && self.calls.is_empty() && self.retry.is_none()
     }
 }
 
@@ -54,11 +75,25 @@ impl Model {
         self.pick(|message| message.lost)
     }
 
-    /// The last few that the host expired; a guest may name these.
+    /// The last few from there down where the host expired some, without those that are still open; a guest may name these.
     pub(super) fn expired(&self, count: usize) -> Vec<i64> {
-        let mut last: Vec<i64> = self.messages.range(..=self.expired).rev().take(count).map(|(raw, _)| *raw).collect();
+        let closed = |(_, message): &(&i64, &Message)| !message.open && message.retry.is_none();
+        let expired = self.messages.range(..=self.expired).rev().filter(closed).take(count);
+        let mut last: Vec<i64> = expired.map(|(raw, _)| *raw).collect();
         last.reverse();
         last
+    }
+
+    /// What can be handed out again, because it is lost or due.
+    pub(super) fn lost_or_due(&self, ledger: &mut Ledger, now: Duration) -> Vec<i64> {
+        let (due, _) = ledger.due_retries(now);
+        let due = due.clone();
+        self.pick(|message| message.lost)
+            .into_iter()
+            .chain(due.iter().map(Offset::get))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
     }
 
     pub(super) fn letters(&self) -> Vec<i64> {
@@ -75,7 +110,17 @@ impl Model {
 
     pub(super) fn deliver(&mut self, offsets: &[i64], epochs: &[i32], now: Duration) {
         for (offset, epoch) in offsets.iter().zip(epochs) {
-            let message = Message { open: true, lost: false, letter: false, call: None, at: now, epoch: *epoch };
+            let message = Message {
+                open: true,
+                lost: false,
+                retry: None,
+                attempt: 1,
+                ageless: false,
+                letter: false,
+                calls: Vec::new(),
+                at: now,
+                epoch: *epoch,
+            };
             self.messages.insert(*offset, message);
             self.position = offset + 1;
         }
@@ -83,8 +128,22 @@ impl Model {
 
     pub(super) fn redelivered(&mut self, offsets: &[i64]) {
         for offset in offsets {
-            self.messages.get_mut(offset).unwrap().lost = false;
+            let message = self.messages.get_mut(offset).unwrap();
+            message.open |= message.retry.take().is_some();
+            message.lost = false;
         }
+    }
+
+    pub(super) fn give_up(&mut self, raw: i64) {
+        let message = self.messages.get_mut(&raw).unwrap();
+        message.attempt -= u32::from(message.retry.is_some());
+        (message.open, message.lost, message.retry, message.letter) = (false, false, None, true);
+    }
+
+    /// Tries what cannot be given up: what is with the instance, and what is not there yet.
+    pub(super) fn position_is_given_up(&self, ledger: &mut Ledger) -> bool {
+        let not_lost = self.open_here().into_iter().chain([self.position]);
+        not_lost.map(offset).any(|offset| ledger.give_up(offset))
     }
 
     pub(super) fn lose_instance(&mut self) {
@@ -123,6 +182,8 @@ impl Model {
                     NotOpen::Undelivered
                 } else if self.lost().contains(&raw) {
                     NotOpen::Lost
+                } else if self.messages.get(&raw).is_some_and(|message| message.retry.is_some()) {
+                    NotOpen::Retrying
                 } else {
                     NotOpen::Closed
                 };
@@ -140,7 +201,8 @@ impl Model {
     }
 
     /// Applies a valid answer, and compares what the ledger says of it.
-    pub(super) fn apply(&mut self, verdicts: &[Verdict], batch: Option<&[i64]>, emits: usize, applied: &Applied) {
+    pub(super) fn apply(&mut self, answer: &Answer<'_>, applied: &Applied) {
+        let Answer { verdicts, batch, emits, now } = *answer;
         assert_eq!(applied.call.is_some(), emits > 0);
         let mut outcomes: BTreeMap<i64, Option<&Outcome>> = BTreeMap::new();
         let here = self.open_here();
@@ -152,23 +214,42 @@ impl Model {
                 outcomes.insert(offset, Some(&verdict.outcome));
             }
         }
-        let (mut accepted, mut deferred, mut rejected) = (0, 0, Vec::new());
+        let held = outcomes.iter().find(|(_, outcome)| matches!(outcome, Some(Outcome::Hold(_)))).map(|(raw, _)| *raw);
+        assert_eq!(applied.hold.as_ref().map(|hold| hold.from.get()), held);
+        if let Some(held) = held {
+            outcomes.split_off(&held);
+            for raw in here.iter().filter(|raw| **raw >= held) {
+                let message = self.messages.get_mut(raw).unwrap();
+                (message.lost, message.ageless) = (true, true);
+            }
+        }
+        let (mut accepted, mut deferred, mut retried, mut rejected) = (0, 0, 0, Vec::new());
         for (raw, outcome) in outcomes {
             let message = self.messages.get_mut(&raw).unwrap();
             match outcome {
                 None | Some(Outcome::Accept) => accepted += 1,
                 Some(Outcome::Reject(rejection)) => {
                     message.letter = true;
-                    rejected.push((raw, rejection.clone()));
+                    rejected.push((raw, rejection.code.clone()));
+                }
+                Some(Outcome::Retry(backoff)) if message.attempt < ATTEMPTS => {
+                    retried += 1;
+                    message.attempt += 1;
+                    message.retry = Some((now, backoff.delay));
+                    message.ageless = true;
+                }
+                Some(Outcome::Retry(_)) => {
+                    message.letter = true;
+                    rejected.push((raw, RETRIES_EXHAUSTED.to_owned()));
                 }
                 Some(Outcome::Defer) => {
                     deferred += 1;
                     continue;
                 }
-                Some(Outcome::Retry(_) | Outcome::Hold(_)) => continue,
+                Some(Outcome::Hold(_)) => unreachable!("what is held is void"),
             }
             message.open = false;
-            message.call = applied.call;
+            message.calls.extend(applied.call);
         }
         if let Some(call) = applied.call {
             assert!(self.emits.insert(call, emits).is_none(), "a call's number is new");
@@ -176,10 +257,11 @@ impl Model {
         let mut told: Vec<_> = applied
             .rejected
             .iter()
-            .flat_map(|(offsets, rejection)| offsets.iter().map(|offset| (offset.get(), rejection.clone())))
+            .flat_map(|(offsets, rejection)| offsets.iter().map(|offset| (offset.get(), rejection.code.clone())))
             .collect();
         told.sort_by_key(|(offset, _)| *offset);
-        assert_eq!((applied.accepted, applied.deferred, told), (accepted, deferred, rejected));
+        let counts = (applied.accepted, applied.deferred, applied.retried);
+        assert_eq!((counts, told), ((accepted, deferred, retried), rejected));
     }
 
     pub(super) fn letter_acked(&mut self, offset: i64) {
@@ -191,17 +273,15 @@ impl Model {
         *left -= 1;
         if *left == 0 {
             self.emits.remove(&call);
-            self.messages
-                .values_mut()
-                .filter(|message| message.call == Some(call))
-                .for_each(|message| message.call = None);
+            self.messages.values_mut().for_each(|message| message.calls.retain(|of| *of != call));
         }
     }
 
     /// Ages may come out up to a second too high, hence the two bounds.
     pub(super) fn expire(&mut self, now: Duration, max_age: Duration, max_open: usize, expired: &[i64]) {
-        let open = self.pick(|message| message.open);
-        let excess = open.len().saturating_sub(max_open);
+        let open = self.pick(|message| message.open && !message.ageless);
+        let count = self.pick(|message| message.open || message.retry.is_some()).len();
+        let excess = count.saturating_sub(max_open);
         assert_eq!(open.get(..expired.len()), Some(expired), "the lowest, and no hole among them");
         for (index, raw) in open.iter().enumerate() {
             let message = self.messages.get_mut(raw).unwrap();
@@ -216,19 +296,22 @@ impl Model {
         }
     }
 
-    pub(super) fn agree(&mut self, ledger: &Ledger, now: Duration) {
+    pub(super) fn agree(&mut self, ledger: &mut Ledger, now: Duration) {
+        self.agree_on_retries(ledger, now);
         let unsettled = self.pick(|message| !message.settled());
         let committable = unsettled.first().copied().unwrap_or(self.position);
         assert_eq!(ledger.committable(), NextOffset::new(committable).unwrap());
         assert!(self.committed <= committable, "the committable position went back");
         self.committed = committable;
         assert_eq!(ledger.position().get(), self.position);
-        let open = self.pick(|message| message.open);
+        let open = self.pick(|message| message.open || message.retry.is_some());
         assert_eq!(ledger.open_count(), open.len() as u64);
+        assert_eq!(ledger.has_open(), !self.open_here().is_empty());
+        let open = self.pick(|message| message.open && !message.ageless);
         assert_eq!(ledger.oldest().map(Offset::get), open.first().copied());
         assert_eq!(ledger.lost().iter().map(Offset::get).collect::<Vec<_>>(), self.lost());
         assert_eq!(ledger.letters().iter().map(Offset::get).collect::<Vec<_>>(), self.letters());
-        assert_eq!(ledger.held_count(), self.emits.len());
+        assert_eq!(ledger.emitting_count(), self.emits.len());
         match (ledger.oldest_age(now), open.first()) {
             (None, None) => {}
             (Some(age), Some(oldest)) => {
@@ -242,4 +325,36 @@ impl Model {
             assert_eq!(ledger.leader_epochs().get(offset(raw)), Some(epoch), "the leader epoch of {raw}");
         }
     }
+
+    /// What waits is due when its delay is over, or a little later.
+    fn agree_on_retries(&self, ledger: &mut Ledger, now: Duration) {
+        let retrying = self.pick(|message| message.retry.is_some());
+        assert_eq!(ledger.retrying_count(), retrying.len() as u64);
+        let (due, next) = ledger.due_retries(now);
+        let due: Vec<i64> = due.iter().map(Offset::get).collect();
+        assert_eq!(next.is_some(), due.len() < retrying.len());
+        assert!(next.is_none_or(|next| next > now));
+        for raw in retrying {
+            let (since, delay) = self.messages[&raw].retry.unwrap();
+            let waited = now.saturating_sub(since);
+            assert!(
+                waited >= delay || !due.contains(&raw),
+                "{raw} is due {delay:?} after {since:?}, at {now:?} already"
+            );
+            assert!(
+                waited < late(delay) || due.contains(&raw),
+                "{raw} is due {delay:?} after {since:?}, and not at {now:?}"
+            );
+        }
+        for (raw, message) in
+            self.messages.iter().filter(|(_, message)| message.open || message.letter || message.retry.is_some())
+        {
+            assert_eq!(ledger.attempt(offset(*raw)), message.attempt, "the attempt of {raw}");
+        }
+    }
+}
+
+/// By when a retry with some delay is due at the latest.
+fn late(delay: Duration) -> Duration {
+    delay + delay / 8 + Duration::from_millis(2)
 }
