@@ -65,6 +65,7 @@ fn run(topic: &str, group: &str, each: i64, defer: bool) -> u64 {
         open = {{ messages = {each}, age = "1h" }}
         [pipelines.memory.routes.dead-letter]
         topic = "{group}"
+        limit = "off"
         "#,
         broker().servers,
         guest("testing-sampling").display(),

@@ -118,6 +118,21 @@ fn failures_and_redeliveries() {
     }
 }
 
+fn retries_holds_and_isolation() {
+    let scene = Scene::new(broker(), "m-retries", 1, &[]);
+    scene.produce(0, &["Z3", "A", "D", "X", "A"]);
+    let operated = Operated::start(&scene.config(r#"fail = "trap""#, &format!("{SMALL}\nrecent = \"1MiB\"")));
+    scene.await_committed(0, 5);
+    read(&operated, &of("deadletter_retried_messages_total"), |count| count == 2.0);
+    // The deferred one, and each attempt.
+    read(&operated, &of("deadletter_recent_messages_total"), |count| count >= 3.0);
+    read(&operated, &of("deadletter_isolations_total"), |count| count == 1.0);
+    let scene = Scene::new(broker(), "m-holds", 1, &[]);
+    scene.produce(0, &["A", "W"]);
+    let operated = Operated::start(&scene.config(r#"back = "99999999999999""#, SMALL));
+    read(&operated, &of("deadletter_held_partitions"), |count| count == 1.0);
+}
+
 fn payloads_that_are_gone() {
     let scene = Scene::new(broker(), "m-gone", 1, &[]);
     scene.produce(0, &["D"; 10]);
@@ -183,6 +198,7 @@ fn each_metric_says_what_was_caused() {
     verdicts_and_dead_letters();
     lags_and_open_messages();
     failures_and_redeliveries();
+    retries_holds_and_isolation();
     payloads_that_are_gone();
     reading_through();
     dead_letters_that_cannot_be_delivered();

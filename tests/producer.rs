@@ -126,6 +126,7 @@ async fn a_dead_letter_and_its_stub_arrive_as_made() {
         timestamp: TimestampChoice::Original,
         key: KeyChoice::Original,
         create: Some(CreateTopic { partitions: 4, replicas: 1 }),
+        limit: None,
         dialects: vec![Dialect::Deadletter, Dialect::Connect],
     };
     let origin = Origin { group: "g".into(), pipeline: "p".into(), guest: "sha256:00".into() };

@@ -39,6 +39,7 @@ fn config(servers: &str) -> Config {
         guest.module = "{}"
         commit = "50ms"
         routes.dead-letter.topic = "source.dlq"
+        routes.dead-letter.limit = "off"
         "#,
         guest("testing-plain").display()
     );

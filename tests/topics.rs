@@ -31,6 +31,7 @@ fn pipeline(source: &str, dlq: &str) -> Pipeline {
         timestamp: TimestampChoice::Now,
         key: KeyChoice::Original,
         create: None,
+        limit: None,
         dialects: vec![Dialect::Deadletter],
     };
     Pipeline {
@@ -48,6 +49,7 @@ fn pipeline(source: &str, dlq: &str) -> Pipeline {
         commit: Duration::from_secs(1),
         instances: 1,
         in_hand: 16 << 20,
+        recent: 0,
         open: OpenLimits {
             messages: 1000,
             age: Duration::from_mins(10),

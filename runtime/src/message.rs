@@ -216,13 +216,18 @@ impl Batch {
         self.header_ends.push(u32::try_from(self.header_names.lengths().len()).unwrap_or(u32::MAX));
     }
 
+    /// Copies a message of another batch to the end, without its attempt.
+    pub fn push_copy(&mut self, message: &Message<'_>) {
+        let Message { offset, timestamp, leader_epoch, key, payload, .. } = *message;
+        self.push(offset, timestamp, leader_epoch, key, payload, message.headers());
+    }
+
     /// Some of its messages, by index, ascending, as a batch of their own.
     #[must_use]
     pub fn part(&self, indices: impl IntoIterator<Item = usize>) -> Self {
         let mut part = Self::new(self.source.clone());
         for message in indices.into_iter().filter_map(|index| self.get(index)) {
-            let Message { offset, timestamp, leader_epoch, key, payload, .. } = message;
-            part.push(offset, timestamp, leader_epoch, key, payload, message.headers());
+            part.push_copy(&message);
             if !self.attempts.is_empty() {
                 part.attempts.push(message.attempt);
             }

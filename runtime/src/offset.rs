@@ -191,6 +191,9 @@ impl OffsetSet {
 
     /// How many are within a range.
     pub fn count(&self, range: RangeInclusive<Offset>) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
         let bits = range.start().bits()..=range.end().bits();
         if self.0.contains_range(bits.clone()) {
             // Roaring's own count adds up the whole container.

@@ -17,7 +17,7 @@ use crate::{
         source::{Source, SourceCounts, Stopped},
         topics,
     },
-    lane::{Destinations, Instances, Lane, LaneBook, Shared, Tally, TallyBook},
+    lane::{Destinations, Instances, Lane, LaneBook, RecentQuota, Shared, Tally, TallyBook},
     record::Origin,
 };
 
@@ -201,6 +201,7 @@ impl Running {
             instances: Arc::new(Instances::new(guest, pipeline.guest.memory, pipeline.instances)),
             destinations: Arc::new(destinations),
             shadow: cluster.shadow().clone(),
+            recent: Arc::new(RecentQuota::new(pipeline.recent)),
             watermarks: cluster.watermarks().cloned(),
             tally: TallyBook::default(),
             lanes: LaneBook::default(),

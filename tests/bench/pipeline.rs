@@ -120,6 +120,7 @@ fn config(module: &str, group: &str) -> String {
         guest = {{ module = "{}", settings = {{ mode = "sum" }} }}
         [pipelines.bench.routes.dead-letter]
         topic = "{group}"
+        limit = "off"
         "#,
         broker().servers,
         guest(module).display(),

@@ -126,6 +126,7 @@ impl<'b> Oracle<'b> {
             outputs.copies.topic = "{}"
             [pipelines.oracle.routes.dead-letter]
             topic = "{}"
+            limit = "off"
             "#,
             module.display(),
             copies_of(topic),

@@ -59,6 +59,7 @@ impl<'b> Scene<'b> {
             {more}
             outputs.copies.topic = "{}"
             routes.dead-letter.topic = "{}"
+            routes.dead-letter.limit = "off"
             "#,
             module.display(),
             self.copies(),

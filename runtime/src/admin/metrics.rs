@@ -50,6 +50,7 @@ pub const METRICS: &[Metric] = &[
         &["pipeline", "by"],
         "Partitions that are paused, by the host or by an operator.",
     ),
+    metric("deadletter_held_partitions", "gauge", PIPELINE, "Partitions that wait because the guest holds."),
     metric(
         "deadletter_position_lag",
         "gauge",
@@ -82,6 +83,18 @@ pub const METRICS: &[Metric] = &[
         "counter",
         PIPELINE,
         "Messages given to it again because an instance was lost.",
+    ),
+    metric(
+        "deadletter_retried_messages_total",
+        "counter",
+        PIPELINE,
+        "Messages given to it again because their retry was due.",
+    ),
+    metric(
+        "deadletter_recent_messages_total",
+        "counter",
+        PIPELINE,
+        "Messages that were wanted again and still in memory (`recent`).",
     ),
     metric(
         "deadletter_verdicts_total",
@@ -120,6 +133,12 @@ pub const METRICS: &[Metric] = &[
         "Records whose delivery failed; they are sent again.",
     ),
     metric("deadletter_guest_failures_total", "counter", &["pipeline", "kind"], "Calls that failed."),
+    metric(
+        "deadletter_isolations_total",
+        "counter",
+        PIPELINE,
+        "Batches at which the guest failed, so that the message at fault was looked for.",
+    ),
     metric("deadletter_guest_call_seconds", "histogram", PIPELINE, "How long the calls to the guest took."),
     metric("deadletter_guest_memory_bytes", "gauge", PIPELINE, "Linear memory of all instances of the guest."),
     metric(
@@ -247,8 +266,11 @@ impl Page {
 
     fn messages(&mut self, name: &str, figures: &Figures) {
         let tally = &figures.summary.tally;
+        self.add("deadletter_held_partitions", &[name], tally.holding.len());
         self.add("deadletter_messages_total", &[name], tally.delivered);
         self.add("deadletter_redelivered_messages_total", &[name], tally.redelivered);
+        self.add("deadletter_retried_messages_total", &[name], tally.retried);
+        self.add("deadletter_recent_messages_total", &[name], tally.recent);
         self.add("deadletter_verdicts_total", &[name, "accept", ""], tally.accepted);
         self.add("deadletter_verdicts_total", &[name, "defer", ""], tally.deferred);
         for (code, count) in &tally.rejected {
@@ -269,6 +291,7 @@ impl Page {
             let count = tally.failures.get(&kind.to_string()).copied().unwrap_or_default();
             self.add("deadletter_guest_failures_total", &[name, kind.name()], count);
         }
+        self.add("deadletter_isolations_total", &[name], tally.isolations);
         self.histogram("deadletter_guest_call_seconds", &[("pipeline", name)], &figures.calls);
         self.add("deadletter_guest_memory_bytes", &[name], figures.guest_memory);
         self.add("deadletter_commits_total", &[name, "ok"], source.commits);

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::Deserialize;
 
 use super::{
-    Dialect, KeyChoice, OnGone, OnOutOfRange, OpenThen, PartitionChoice, SeekThreshold, Start, TimestampChoice,
-    value::{Count, Property, Size, Span},
+    Dialect, KeyChoice, LimitThen, OnGone, OnOutOfRange, OpenThen, PartitionChoice, RouteLimit, SeekThreshold, Start,
+    TimestampChoice,
+    value::{Count, Property, Ratio, Size, Span},
 };
 
 const KIB: u64 = 1 << 10;
@@ -92,6 +93,8 @@ pub(super) struct Pipeline {
     pub(super) open: Open,
     #[serde(default = "one_second")]
     pub(super) settle: Span<1, HOUR>,
+    #[serde(default = "nothing")]
+    pub(super) recent: Size<0, { 64 * GIB }>,
     #[serde(default)]
     pub(super) retry: Retry,
     #[serde(default = "stub")]
@@ -116,6 +119,10 @@ fn thirty_seconds() -> Span<1, HOUR> {
 
 fn sixteen_mebibytes() -> Size<KIB, { 64 * GIB }> {
     Size(16 * MIB)
+}
+
+fn nothing() -> Size<0, { 64 * GIB }> {
+    Size(0)
 }
 
 fn stub() -> OnGone {
@@ -213,8 +220,43 @@ pub(super) struct Route {
     #[serde(default = "original")]
     pub(super) key: KeyChoice,
     pub(super) create: Option<Create>,
+    #[serde(default)]
+    pub(super) limit: Limit,
     #[serde(default = "deadletter")]
     pub(super) dialects: Vec<Dialect>,
+}
+
+/// `limit = { … }`, or `"off"`.
+pub(super) enum Limit {
+    Off,
+    On(RouteLimit),
+}
+
+/// The table of it.
+#[derive(Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct LimitTable {
+    pub(super) ratio: Ratio,
+    pub(super) consecutive: Count<1, 1_000_000_000>,
+    pub(super) then: LimitThen,
+}
+
+impl Default for LimitTable {
+    fn default() -> Self {
+        Self { ratio: Ratio(0.05), consecutive: Count(1_000), then: LimitThen::Pause }
+    }
+}
+
+impl From<LimitTable> for Limit {
+    fn from(LimitTable { ratio, consecutive, then }: LimitTable) -> Self {
+        Self::On(RouteLimit { ratio: ratio.0, consecutive: consecutive.0, then })
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        LimitTable::default().into()
+    }
 }
 
 fn same() -> PartitionChoice {

@@ -180,6 +180,7 @@ impl Resolver<'_> {
             commit: typed.commit.0,
             instances: typed.instances.map_or_else(cores, |count| size(count.0)),
             in_hand: size(typed.in_hand.0),
+            recent: size(typed.recent.0),
             open: OpenLimits {
                 messages: typed.open.messages.0,
                 age: typed.open.age.0,
@@ -225,6 +226,10 @@ fn route(typed: file::Route) -> Route {
         timestamp: typed.timestamp,
         key: typed.key,
         create: typed.create.map(create),
+        limit: match typed.limit {
+            file::Limit::Off => None,
+            file::Limit::On(limit) => Some(limit),
+        },
         dialects: typed.dialects,
     }
 }

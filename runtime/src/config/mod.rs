@@ -112,6 +112,8 @@ pub struct Pipeline {
     pub open: OpenLimits,
     /// The tick of `settle` while offsets are open.
     pub settle: Duration,
+    /// Bytes of what is open that are kept in memory, in front of the shadow readers, all lanes of the pipeline.
+    pub recent: usize,
     /// Limits on retries.
     pub retry: RetryLimits,
     /// What becomes of a message whose payload is gone when it is wanted again.
@@ -235,8 +237,31 @@ pub struct Route {
     pub key: KeyChoice,
     /// Create the topic if it does not exist.
     pub create: Option<CreateTopic>,
+    /// How much of what is settled may go there; `None` is any.
+    pub limit: Option<RouteLimit>,
     /// Which families of headers to write; at least one.
     pub dialects: Vec<Dialect>,
+}
+
+/// How much of what is settled of a partition may go to a route.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RouteLimit {
+    /// Of the last 1,000 settled messages, from 0 to 1.
+    pub ratio: f64,
+    /// Messages in a row.
+    pub consecutive: u64,
+    /// What happens instead of passing it.
+    pub then: LimitThen,
+}
+
+/// What happens when a route would pass its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LimitThen {
+    /// The partition pauses, and stays with its owner.
+    Pause,
+    /// The process ends with an error.
+    Stop,
 }
 
 /// The partition of a dead letter.

@@ -44,7 +44,7 @@ fn every_key_arrives_where_it_belongs() {
     let open = &orders.open;
     assert_eq!((open.messages, open.age, open.grace), (50_000, Duration::from_hours(1), Duration::ZERO));
     assert_eq!((open.then, orders.on_gone), (OpenThen::Pause, OnGone::Accept));
-    assert_eq!(orders.retry.attempts, 9);
+    assert_eq!((orders.retry.attempts, orders.recent), (9, 4 << 20));
     assert_eq!(orders.on_out_of_range, OnOutOfRange::Latest);
     assert_eq!(orders.guest.module, Path::new("dir/guest.wasm"));
     assert_eq!((orders.guest.memory, orders.guest.deadline), (32 << 20, Duration::from_secs(2)));
@@ -78,7 +78,7 @@ fn what_is_left_out_has_the_documented_default() {
     let open = &orders.open;
     assert_eq!((open.messages, open.age, open.grace), (1_000_000, Duration::from_mins(10), Duration::from_secs(30)));
     assert_eq!((open.then, orders.on_gone), (OpenThen::Reject, OnGone::Stub));
-    assert_eq!(orders.retry.attempts, 5);
+    assert_eq!((orders.retry.attempts, orders.recent), (5, 0));
     assert_eq!(orders.on_out_of_range, OnOutOfRange::Stop);
     assert!(orders.outputs.is_empty());
     let route = &orders.routes[DEAD_LETTER];

@@ -5,10 +5,13 @@ use std::{fmt, marker::PhantomData, time::Duration};
 use bytesize::ByteSize;
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, Unexpected, Visitor},
+    de::{Error, MapAccess, Unexpected, Visitor, value::MapAccessDeserializer},
 };
 
-use super::SeekThreshold;
+use super::{
+    SeekThreshold,
+    file::{Limit, LimitTable},
+};
 
 /// A number within a range, both ends included.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +24,10 @@ pub(super) struct Size<const MIN: u64, const MAX: u64>(pub(super) u64);
 /// A time within a range of milliseconds, such as `"20ms"`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span<const MIN: u64, const MAX: u64>(pub(super) Duration);
+
+/// A share of a whole, from 0 to 1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ratio(pub(super) f64);
 
 /// A librdkafka property: a text, or a number or a boolean that is meant as one.
 #[derive(Clone)]
@@ -103,6 +110,60 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Span<MIN, MAX> {
             Scalar::Text(text) => humantime::parse_duration(text).ok().filter(|time| range.contains(time)).map(Self),
             Scalar::Number(_) => None,
         }))
+    }
+}
+
+impl<'de> Deserialize<'de> for Ratio {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl Visitor<'_> for Reader {
+            type Value = Ratio;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a share from 0.0 to 1.0")
+            }
+
+            fn visit_f64<E: Error>(self, ratio: f64) -> Result<Ratio, E> {
+                let fits = (0.0..=1.0).contains(&ratio);
+                fits.then_some(Ratio(ratio)).ok_or_else(|| E::invalid_value(Unexpected::Float(ratio), &self))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Ratio, E> {
+                match number {
+                    0 => Ok(Ratio(0.0)),
+                    1 => Ok(Ratio(1.0)),
+                    _ => Err(E::invalid_value(Unexpected::Signed(number), &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Limit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"off\", or limits such as { ratio = 0.05, consecutive = 1000, then = \"pause\" }")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Limit, E> {
+                let off = (text == "off").then_some(Limit::Off);
+                off.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Limit, A::Error> {
+                LimitTable::deserialize(MapAccessDeserializer::new(map)).map(Limit::from)
+            }
+        }
+
+        deserializer.deserialize_any(Reader)
     }
 }
 

@@ -8,9 +8,11 @@ use super::{
     Lane,
     instances::Called,
     outbox::{Ack, Body, Letter},
+    route_limits::Passed,
     work::{Due, Work},
 };
 use crate::{
+    config::LimitThen,
     guest::Failure,
     kafka::DeliveryError,
     ledger::Applied,
@@ -43,9 +45,13 @@ impl Lane {
             Ok(checked) => checked,
             Err(violation) => return self.failed(due, &Failure::contract(&violation.to_string())),
         };
+        if let Err(passed) = self.route_limits.admit(checked.accepted(), &self.ledger.rejections(&checked)) {
+            return self.route_is_full(&passed);
+        }
         kill_point!("before-apply");
         let mut applied = self.ledger.apply(checked, answer.emits.len(), self.now());
         self.count(&applied);
+        let comes_back = applied.deferred + applied.retried > 0 || applied.hold.is_some();
         match (applied.hold.take(), work) {
             (Some(hold), _) => self.hold(hold),
             (None, Work::Settle(_)) if applied.settled() > 0 => self.settling_works(),
@@ -53,6 +59,10 @@ impl Lane {
             (None, _) => self.hold_is_over(),
         }
         self.dispatch(work, applied, answer.emits);
+        self.reads.recent.forget_below(self.ledger.committable());
+        if let (Work::Batch(in_hand), true) = (work, comes_back) {
+            self.reads.recent.keep(&in_hand.batch);
+        }
         if matches!(work, Work::Settle(_)) {
             kill_point!("after-settle");
         }
@@ -61,6 +71,18 @@ impl Lane {
             self.shared.instances.give_back(self.instance.take());
         } else if !self.ledger.has_open() {
             self.instance.take_if(|instance| self.shared.instances.is_worn(instance));
+        }
+    }
+
+    /// The whole answer is void: whoever judges next gets these messages, too.
+    fn route_is_full(&mut self, passed: &Passed) {
+        self.instance = None;
+        self.ledger.lose_instance();
+        self.halt(&format!(
+            "{passed}: the guest is more likely wrong than the messages, and none of this batch is rejected; mend the guest, or raise the limit, and restart"
+        ));
+        if passed.then == LimitThen::Stop {
+            self.progress.fail(format!("{} is paused: {passed}", self.source));
         }
     }
 

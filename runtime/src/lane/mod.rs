@@ -12,7 +12,9 @@ mod operate;
 mod outbox;
 mod poison;
 mod reads;
+mod recent;
 mod redelivery;
+mod route_limits;
 mod tally;
 mod work;
 
@@ -38,12 +40,15 @@ use self::{
     outbox::{Ack, Outbox},
     poison::{Case, Reputation},
     reads::Reads,
+    recent::Recent,
+    route_limits::RouteLimits,
     work::{Due, Work, take_within},
 };
 pub use self::{
     instances::Instances,
     operate::{LaneBook, Line},
     outbox::Destinations,
+    recent::RecentQuota,
     tally::{Held, Tally, TallyBook},
 };
 use crate::{
@@ -81,6 +86,8 @@ pub struct Shared {
     pub destinations: Arc<Destinations>,
     /// The cluster's shadow readers.
     pub shadow: ShadowReaders,
+    /// The bytes that its lanes may keep of what is open.
+    pub recent: Arc<RecentQuota>,
     /// Where the log begins; `None` where nothing is ever deleted.
     pub watermarks: Option<Watermarks>,
     /// What the pipeline has done.
@@ -127,6 +134,7 @@ pub struct Lane {
     last_call: Instant,
     pressure: Option<Pressure>,
     retention: Retention,
+    route_limits: RouteLimits,
     halted: bool,
     /// Whether and why it is halted.
     paused: Option<Paused>,
@@ -146,6 +154,7 @@ impl Lane {
         let (orders_sender, orders) = mpsc::unbounded_channel();
         let progress = Arc::new(Progress::new(assigned.start));
         let source = assigned.source.clone();
+        let recent = Recent::new(Arc::clone(&shared.recent));
         let (outbox, acks) = Outbox::new(Arc::clone(&shared.destinations), assigned.source.clone());
         let lane = Self {
             shared: Arc::clone(shared),
@@ -167,8 +176,9 @@ impl Lane {
             acks,
             emitted_bytes: 0,
             backlog: Rejected::default(),
-            reads: Reads::new(shared.shadow.clone(), source.clone(), assigned.topic_id),
+            reads: Reads::new(shared.shadow.clone(), assigned.topic_id, recent),
             retention: Retention::new(shared.watermarks.clone(), source),
+            route_limits: RouteLimits::new(&shared.pipeline.routes),
             back_off_until: None,
             retry_at: None,
             settle_at: None,

@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::mpsc;
 use tracing::{error, warn};
 
-use super::Lane;
+use super::{Lane, route_limits::RouteLimits};
 use crate::{
     kafka::source::{Order, Progress},
     message::TopicPartition,
@@ -117,6 +117,7 @@ impl Lane {
         self.halted = false;
         self.paused = None;
         self.settling_works();
+        self.route_limits = RouteLimits::new(&self.shared.pipeline.routes);
         self.restarts += 1;
         self.progress.restart(self.restarts, self.ledger.position());
         self.shared.tally.add(|tally| _ = tally.halted.remove(&self.source));

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Inst
 
 use tracing::{error, warn};
 
-use super::{BACK_OFF, Lane, outbox::Body, redelivery::Redelivery};
+use super::{BACK_OFF, Lane, outbox::Body, recent::Recent, redelivery::Redelivery};
 use crate::{
     config::OnGone,
     kafka::{
@@ -13,8 +13,6 @@ use crate::{
         source::InHand,
         topic_ids::TopicId,
     },
-    ledger::Ledger,
-    message::TopicPartition,
     offset::Offset,
     record::{Missing, Stub},
     verdict::Rejection,
@@ -29,19 +27,19 @@ const WAITING: usize = 1000;
 /// What a lane reads again.
 pub(super) struct Reads {
     shadow: ShadowReaders,
-    source: TopicPartition,
     topic_id: Option<TopicId>,
     letters: Option<Running>,
     /// What `letters` has not answered yet.
     window: BTreeMap<Offset, Arc<Rejection>>,
     pub(super) lost: Redelivery,
     pub(super) due: Redelivery,
+    pub(super) recent: Recent,
 }
 
 pub(super) type Turn = Result<Option<Reading>, ReadError>;
 
-/// A turn that is being read.
-pub(super) type Running = Pin<Box<dyn Future<Output = (Readings, Turn)> + Send>>;
+/// A turn that is being read, and what goes on after it.
+pub(super) type Running = Pin<Box<dyn Future<Output = (Option<Readings>, Turn)> + Send>>;
 
 /// What a read brought.
 pub(super) enum Read {
@@ -51,9 +49,9 @@ pub(super) enum Read {
 }
 
 impl Reads {
-    pub(super) fn new(shadow: ShadowReaders, source: TopicPartition, topic_id: Option<TopicId>) -> Self {
+    pub(super) fn new(shadow: ShadowReaders, topic_id: Option<TopicId>, recent: Recent) -> Self {
         let (lost, due) = (Redelivery::default(), Redelivery::default());
-        Self { shadow, source, topic_id, letters: None, window: BTreeMap::new(), lost, due }
+        Self { shadow, topic_id, letters: None, window: BTreeMap::new(), lost, due, recent }
     }
 
     /// The next answer; never, while nothing is asked.
@@ -64,15 +62,6 @@ impl Reads {
             read = self.due.next() => Read::Due(read),
         }
     }
-
-    /// `None` if nothing is wanted.
-    pub(super) fn read(&self, offsets: Vec<Offset>, ledger: &Ledger) -> Option<Running> {
-        if offsets.is_empty() {
-            return None;
-        }
-        let identity = Identity { topic_id: self.topic_id, leader_epochs: ledger.leader_epochs().clone() };
-        Want::new(self.source.clone(), Arc::new(identity), offsets).map(|want| turn_of(self.shadow.read(want)))
-    }
 }
 
 /// The next turn of what is being read, or its end. After an error the same is asked again. Dropped midway, the turn goes
@@ -81,7 +70,7 @@ pub(super) async fn next(running: &mut Option<Running>) -> Turn {
     match running {
         Some(future) => {
             let (readings, turn) = future.await;
-            *running = (!matches!(turn, Ok(None))).then(|| turn_of(readings));
+            *running = readings.filter(|_| !matches!(turn, Ok(None))).map(turn_of);
             turn
         }
         None => std::future::pending().await,
@@ -91,11 +80,23 @@ pub(super) async fn next(running: &mut Option<Running>) -> Turn {
 fn turn_of(mut readings: Readings) -> Running {
     Box::pin(async move {
         let turn = readings.next().await;
-        (readings, turn)
+        (Some(readings), turn)
     })
 }
 
 impl Lane {
+    /// `None` if nothing is wanted. Only the first of it are asked for, where some are kept in memory and some are not.
+    pub(super) fn read_again(&self, mut offsets: Vec<Offset>) -> Option<Running> {
+        let reads = &self.reads;
+        if let Some(reading) = reads.recent.read(&offsets) {
+            self.shared.tally.add(|tally| tally.recent += reading.found.len() as u64);
+            return Some(Box::pin(std::future::ready((None, Ok(Some(reading))))));
+        }
+        offsets.truncate(reads.recent.missing(&offsets));
+        let identity = Identity { topic_id: reads.topic_id, leader_epochs: self.ledger.leader_epochs().clone() };
+        Want::new(self.source.clone(), Arc::new(identity), offsets).map(|want| turn_of(reads.shadow.read(want)))
+    }
+
     /// Asks for what is needed next.
     pub(super) fn begin_reads(&mut self) {
         if self.is_backing_off() {
@@ -104,7 +105,7 @@ impl Lane {
         if self.reads.letters.is_none() {
             self.reads.window.extend(self.backlog.take(WINDOW));
             let offsets = self.reads.window.keys().copied().collect();
-            self.reads.letters = self.reads.read(offsets, &self.ledger);
+            self.reads.letters = self.read_again(offsets);
         }
         self.begin_redelivery();
     }

@@ -47,14 +47,14 @@ impl Lane {
         let most = self.batch_limits().messages;
         if self.calling.is_none() && self.reads.lost.is_idle() {
             let offsets = self.to_redeliver().iter().take(most).collect();
-            self.reads.lost.reading = self.reads.read(offsets, &self.ledger);
+            self.reads.lost.reading = self.read_again(offsets);
         }
         // At the end of the process nothing is retried any more: whoever is next begins with it.
         if self.reads.due.is_idle() && self.ending.is_none() {
             let (due, next) = self.ledger.due_retries(self.born.elapsed());
             let offsets = due.iter().take(most).collect();
             self.retry_at = next.map(|next| self.born + next);
-            self.reads.due.reading = self.reads.read(offsets, &self.ledger);
+            self.reads.due.reading = self.read_again(offsets);
         }
     }
 

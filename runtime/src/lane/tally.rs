@@ -19,6 +19,8 @@ pub struct Tally {
     pub redelivered: u64,
     /// Messages handed to it again because their retry was due.
     pub retried: u64,
+    /// Messages that were wanted again and still in memory: `recent` of the configuration.
+    pub recent: u64,
     /// Accepted, by a verdict or by silence.
     pub accepted: u64,
     /// Deferred by a verdict.

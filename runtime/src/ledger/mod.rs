@@ -195,6 +195,20 @@ impl Ledger {
         Applied { rejected, accepted: accepted.len(), deferred, retried: waiting.len(), hold, call }
     }
 
+    /// What an answer would reject, ascending, and to which route (`None` is the default one): what its verdicts say, and
+    /// what has had its last attempt.
+    pub fn rejections<'c>(&self, checked: &'c Checked) -> Vec<(Offset, Option<&'c str>)> {
+        let mut rejections = Vec::new();
+        for (offsets, rejection) in &checked.rejected {
+            rejections.extend(offsets.iter().map(|offset| (offset, rejection.route.as_deref())));
+        }
+        for (offsets, _) in &checked.retried {
+            rejections.extend(self.retries.exhausted(offsets, self.attempts).iter().map(|offset| (offset, None)));
+        }
+        rejections.sort_unstable_by_key(|(offset, _)| *offset);
+        rejections
+    }
+
     fn settle(&mut self, offsets: &OffsetSet) {
         if !self.ageless.is_empty() {
             self.ageless.subtract(offsets);

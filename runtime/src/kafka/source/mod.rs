@@ -12,7 +12,7 @@ mod thread;
 use std::{
     convert::Infallible,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering},
         mpsc as std_mpsc,
     },
@@ -96,6 +96,7 @@ pub struct Progress {
     halted: AtomicBool,
     restart_at: AtomicI64,
     restarts: AtomicU32,
+    failure: OnceLock<String>,
 }
 
 impl Progress {
@@ -108,6 +109,7 @@ impl Progress {
             halted: AtomicBool::new(false),
             restart_at: at_start(),
             restarts: AtomicU32::new(0),
+            failure: OnceLock::new(),
         }
     }
 
@@ -119,6 +121,17 @@ impl Progress {
     /// Says that the lane judges nothing more: it is sent no more batches.
     pub fn halt(&self) {
         self.halted.store(true, Ordering::Release);
+    }
+
+    /// Says that the whole pipeline is to end, and why: it drains first.
+    pub fn fail(&self, why: String) {
+        // The first reason is as good as any.
+        drop(self.failure.set(why));
+    }
+
+    /// Why the pipeline is to end, if it is.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 
     /// Says that the lane goes on after a pause, for the `restarts`th time: all from this position on is sent again.

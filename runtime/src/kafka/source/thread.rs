@@ -92,6 +92,7 @@ impl Source {
             drain: Arc::clone(&drain),
             counts: Arc::clone(&counts),
             poll_for: IDLE_POLL,
+            failed: None,
             news: Vec::new(),
         };
         thread::Builder::new().name(format!("source-{}", pipeline.name)).spawn(move || {
@@ -135,6 +136,8 @@ pub(super) struct Thread {
     runtime: Handle,
     drain: Arc<AtomicBool>,
     poll_for: Duration,
+    /// Why a lane wants everything to end.
+    failed: Option<String>,
     /// What was logged lately.
     pub(super) news: Vec<(KafkaError, Instant)>,
 }
@@ -142,6 +145,7 @@ pub(super) struct Thread {
 impl Thread {
     fn run(&mut self) -> Stopped {
         let outcome = self.consume().and_then(|()| self.finish());
+        let outcome = outcome.and_then(|()| self.failed.take().map_or(Ok(()), |why| Err(anyhow!(why))));
         self.consumer.context().closing.store(true, Ordering::Release);
         match outcome {
             Ok(()) => Stopped::Drained,
@@ -152,7 +156,7 @@ impl Thread {
         }
     }
 
-    /// Until a drain is asked for.
+    /// Until a drain is asked for, or a lane wants the end.
     fn consume(&mut self) -> Result<()> {
         let consumer = Arc::clone(&self.consumer);
         let mut next_commit = Instant::now() + self.pipeline.commit;
@@ -177,6 +181,10 @@ impl Thread {
             self.carry_out_rebalances()?;
             self.note_commits();
             self.look_after_slots()?;
+            self.failed = self.slots.iter().find_map(|slot| slot.progress.failure()).map(str::to_owned);
+            if self.failed.is_some() {
+                break;
+            }
             if Instant::now() >= next_commit {
                 self.commit()?;
                 next_commit = Instant::now() + self.pipeline.commit;

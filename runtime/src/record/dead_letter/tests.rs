@@ -16,6 +16,7 @@ fn origin() -> Origin {
 
 fn route(dialects: &[Dialect]) -> Route {
     Route {
+        limit: None,
         topic: "orders.dlq".into(),
         partition: PartitionChoice::Same,
         timestamp: TimestampChoice::Now,

@@ -5,6 +5,7 @@ const HOUR: Duration = Duration::from_hours(1);
 
 fn route() -> Route {
     Route {
+        limit: None,
         topic: "dlq".into(),
         partition: PartitionChoice::Same,
         timestamp: TimestampChoice::Original,
