@@ -68,6 +68,17 @@ fn late_rejections_count_too() {
 }
 
 #[test]
+fn what_the_host_would_expire_counts_too() {
+    let scene = Scene::new(broker(), "expiring", 1, &[]);
+    scene.produce(0, &["D"; 60]);
+    let config = config(&scene, r#"settle = "never""#, "{ ratio = 0.05 }");
+    let running = Running::start(&config.replace("commit =", "open = { age = \"1s\", grace = \"100ms\" }\ncommit ="));
+    scene.await_log(&["ERROR", "expiring[0]", "Paused", "route `dead-letter` would get more than 50"]);
+    running.stop();
+    assert!(scene.letters().is_empty());
+}
+
+#[test]
 fn with_stop_the_process_ends_with_an_error() {
     let scene = Scene::new(broker(), "stops", 1, &[]);
     scene.produce(0, &["R"; 100]);

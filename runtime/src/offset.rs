@@ -178,7 +178,7 @@ impl OffsetSet {
     }
 
     /// All of them, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = Offset> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = Offset> + Clone + '_ {
         self.0.iter().map(Offset::from_bits)
     }
 

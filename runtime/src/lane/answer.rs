@@ -45,7 +45,8 @@ impl Lane {
             Ok(checked) => checked,
             Err(violation) => return self.failed(due, &Failure::contract(&violation.to_string())),
         };
-        if let Err(passed) = self.route_limits.admit(checked.accepted(), &self.ledger.rejections(&checked)) {
+        let rejections = self.ledger.rejections(&checked);
+        if let Err(passed) = self.route_limits.admit(checked.accepted(), &rejections.iter().copied()) {
             return self.route_is_full(&passed);
         }
         kill_point!("before-apply");
@@ -74,12 +75,12 @@ impl Lane {
         }
     }
 
-    /// The whole answer is void: whoever judges next gets these messages, too.
-    fn route_is_full(&mut self, passed: &Passed) {
+    /// Nothing of it is rejected, and an answer is void as a whole: whoever judges next gets these messages, too.
+    pub(super) fn route_is_full(&mut self, passed: &Passed) {
         self.instance = None;
         self.ledger.lose_instance();
         self.halt(&format!(
-            "{passed}: the guest is more likely wrong than the messages, and none of this batch is rejected; mend the guest, or raise the limit, and restart"
+            "{passed}: the guest is more likely wrong than the messages, and none of these is rejected; mend the guest, or raise the limit, and restart"
         ));
         if passed.then == LimitThen::Stop {
             self.progress.fail(format!("{} is paused: {passed}", self.source));

@@ -8,7 +8,7 @@ use std::{
 use tracing::{info, warn};
 
 use super::{BACK_OFF, Lane};
-use crate::{config::OpenThen, verdict::Rejection};
+use crate::{config::OpenThen, offset::OffsetSet, verdict::Rejection};
 
 /// The code of a deferred message that the guest did not settle within the limits.
 const DEFERRAL_EXPIRED: &str = "deferral-expired";
@@ -104,7 +104,11 @@ impl Lane {
             return;
         }
         let room = self.shared.pipeline.batch.messages as u64;
-        let expired = self.ledger.expire(self.now(), limits.age, limits.messages.saturating_sub(room));
+        let expired = self.ledger.overdue(self.now(), limits.age, limits.messages.saturating_sub(room));
+        if let Err(passed) = self.route_limits.admit(&OffsetSet::new(), &expired.iter().map(|offset| (offset, None))) {
+            return self.route_is_full(&passed);
+        }
+        self.ledger.expire(&expired);
         self.pressure = None;
         warn!(partition = %self.source, offsets = expired.len(), "Rejected with {DEFERRAL_EXPIRED}: the guest did not settle them");
         self.shared.tally.add(|tally| tally.reject(DEFERRAL_EXPIRED, expired.len()));

@@ -46,15 +46,19 @@ impl RouteLimits {
     ///
     /// # Errors
     /// A route would pass its limit. Then nothing is counted.
-    pub(super) fn admit(&mut self, accepted: &OffsetSet, rejected: &[(Offset, Option<&str>)]) -> Result<(), Passed> {
-        if rejected.is_empty() {
+    pub(super) fn admit<'r>(
+        &mut self,
+        accepted: &OffsetSet,
+        rejected: &(impl Iterator<Item = (Offset, Option<&'r str>)> + Clone),
+    ) -> Result<(), Passed> {
+        if rejected.clone().next().is_none() {
             self.0.values_mut().for_each(|window| window.pass_by(accepted.len()));
             return Ok(());
         }
         let mut windows = BTreeMap::new();
         for (route, window) in &self.0 {
             let mut window = window.clone();
-            window.admit(route, accepted, rejected).map_err(|most| {
+            window.admit(route, accepted, rejected.clone()).map_err(|most| {
                 let then = window.limit.then;
                 Passed { route: route.clone(), most, then }
             })?;
@@ -81,9 +85,14 @@ impl Window {
         Self { limit, stretches: VecDeque::from([(false, LENGTH)]), taken: 0, in_a_row: 0 }
     }
 
-    fn admit(&mut self, name: &str, accepted: &OffsetSet, rejected: &[(Offset, Option<&str>)]) -> Result<(), Most> {
+    fn admit<'r>(
+        &mut self,
+        name: &str,
+        accepted: &OffsetSet,
+        rejected: impl Iterator<Item = (Offset, Option<&'r str>)>,
+    ) -> Result<(), Most> {
         let mut position = NextOffset::default();
-        for &(offset, route) in rejected {
+        for (offset, route) in rejected {
             let before = offset.get().checked_sub(1).and_then(Offset::new);
             let others = before.zip(Offset::new(position.get())).map_or(0, |(to, from)| accepted.count(from..=to));
             self.pass_by(others);
@@ -238,7 +247,7 @@ mod tests {
                 Ok(())
             });
             let mut limits = RouteLimits([(DEAD_LETTER.to_owned(), Window::new(limit(ratio, consecutive)))].into());
-            let admitted = limits.admit(&accepted, &rejected);
+            let admitted = limits.admit(&accepted, &rejected.iter().copied());
             prop_assert_eq!(admitted.map_err(|passed| passed.most), expected);
             let counted = limits.0.values().map(|window| window.taken).sum::<u64>();
             let taken = rejected.iter().filter(|(_, route)| route.is_none()).count() as u64;

@@ -41,24 +41,28 @@ impl Ledger {
         Some(now.saturating_sub(self.delivered.get(self.oldest()?)?))
     }
 
-    /// The host rejects what has been open for `max_age` (as [`Ledger::oldest_age`] has it, perhaps a little early), and
-    /// the lowest of what is more than `max_open`; nothing that was retried or held. These are letters from now on; a
-    /// verdict that still names them is not a violation, and does nothing.
-    pub fn expire(&mut self, now: Duration, max_age: Duration, max_open: u64) -> OffsetSet {
+    /// What has been open for `max_age` (as [`Ledger::oldest_age`] has it, perhaps a little early), and the lowest of what
+    /// is more than `max_open`; nothing that was retried or held.
+    pub fn overdue(&self, now: Duration, max_age: Duration, max_open: u64) -> OffsetSet {
         let excess = self.open_count().saturating_sub(max_open);
         if excess == 0 && self.oldest_age(now).is_none_or(|age| age < max_age) {
             return OffsetSet::new();
         }
-        let mut expired = self.aging();
+        let mut overdue = self.aging();
         let young = self.delivered.find(|at| now.saturating_sub(at) < max_age);
-        if let Some(kept) = young.zip(expired.select(excess)).map(|(young, within)| young.max(within)) {
-            expired.truncate(kept);
+        if let Some(kept) = young.zip(overdue.select(excess)).map(|(young, within)| young.max(within)) {
+            overdue.truncate(kept);
         }
+        overdue
+    }
+
+    /// The host rejects what is [`Ledger::overdue`]: letters from now on. A verdict that still names them is not a
+    /// violation, and does nothing.
+    pub fn expire(&mut self, overdue: &OffsetSet) {
         self.revision += 1;
-        self.open.subtract(&expired);
-        self.lost.subtract(&expired);
-        self.letters.extend(&expired);
-        self.expired = expired.last().max(self.expired);
-        expired
+        self.open.subtract(overdue);
+        self.lost.subtract(overdue);
+        self.letters.extend(overdue);
+        self.expired = overdue.last().max(self.expired);
     }
 }

@@ -176,7 +176,8 @@ impl World {
             }
             Step::Expire { max_age, max_open } => {
                 let max_age = Duration::from_millis(*max_age);
-                let expired = self.ledger.expire(self.now, max_age, *max_open as u64);
+                let expired = self.ledger.overdue(self.now, max_age, *max_open as u64);
+                self.ledger.expire(&expired);
                 let expired: Vec<i64> = expired.iter().map(Offset::get).collect();
                 self.model.expire(self.now, max_age, *max_open, &expired);
             }
@@ -309,7 +310,9 @@ fn a_violation_says_which_offset_and_why() {
 fn a_verdict_on_what_the_host_expired_meanwhile_does_nothing() {
     let mut ledger = ledger(0);
     ledger.deliver(&[0, 1, 2, 3], &[0; 4], Duration::ZERO);
-    assert_eq!(ledger.expire(Duration::ZERO, Duration::MAX, 2).len(), 2);
+    let overdue = ledger.overdue(Duration::ZERO, Duration::MAX, 2);
+    assert_eq!(overdue.len(), 2);
+    ledger.expire(&overdue);
     let overlapping = [verdict(Outcome::Defer, &[(0, 2)]), verdict(Outcome::Defer, &[(1, 3)])];
     let shared = ledger.check(&overlapping, None).unwrap_err();
     assert_eq!(shared, Violation::Shared { offset: offset(2), one: range(0, 2), other: range(1, 3) });
