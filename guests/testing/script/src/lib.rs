@@ -89,7 +89,9 @@ fn judge(state: &mut State, now: i64, messages: Vec<Message>) -> Result<Vec<Verd
             }
             // It comes again, and nothing would take back what was emitted.
             Some(b'E' | b'W') if holds => {}
-            Some(b'E' | b'W') => copies.push(Outgoing { key, payload, headers: vec![], timestamp: None, partition: None }),
+            Some(b'E' | b'W') => {
+                copies.push(Outgoing { key, payload, headers: vec![], timestamp: None, partition: None })
+            }
             Some(b'S') => fail::take_a_while(),
             Some(b'X') => fail::fail(state.setting("fail"), &mut verdicts)?,
             Some(b'P') => {
