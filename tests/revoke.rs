@@ -126,7 +126,7 @@ fn a_guest_that_fails_while_its_partition_goes_loses_nothing() {
 #[test]
 fn a_paused_partition_is_read_again_when_it_comes_back() {
     let scene = Scene::new(broker(), "comes-back", 1, &[]);
-    scene.produce(0, &[&["R", "A", "A", "A", "X"][..], &["A"; 400]].concat());
+    scene.produce(0, &[&["R", "A", "A", "A"][..], &["X"; 400]].concat());
     let first = Running::start(&config(&scene, r#"fail = "trap""#, "range", ""));
     scene.await_log(&["ERROR", "Paused"]);
     // A member of the same group that reads another topic: everybody gives up everything, and gets it back.
