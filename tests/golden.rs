@@ -3,11 +3,10 @@
 mod support;
 
 use deadletter::{
-    config::{Brokers, Kafka, Properties, SeekThreshold, Shadow},
     kafka::Producer,
     record::{Record, RecordHeader},
 };
-use support::{Running, SOON, Scene, Stored, broker};
+use support::{Running, SOON, Scene, Stored, broker, kafka};
 
 type Header = (&'static [u8], Option<&'static [u8]>);
 
@@ -57,13 +56,7 @@ const BOTH: &str = r#"
 
 /// Through our own producer: no other here writes names that are not UTF-8.
 fn produce(topic: &str) {
-    let kafka = Kafka {
-        brokers: Brokers::Servers(broker().servers.clone()),
-        common: Properties::default(),
-        consumer: Properties::default(),
-        producer: Properties::default(),
-        shadow: Shadow { readers: 1, seek_threshold: SeekThreshold::Auto, deadline: SOON, group_id: "shadow".into() },
-    };
+    let kafka = kafka(&broker().servers);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let producer = Producer::new(&kafka, &broker().servers);

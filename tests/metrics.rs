@@ -56,11 +56,11 @@ fn verdicts_and_dead_letters() {
     read(&operated, &verdicts("reject", "late"), |count| count == 1.0);
     read(&operated, &of("deadletter_dead_letters_total"), |count| count == 3.0);
     read(&operated, &of("deadletter_emitted_records_total"), |count| count == 1.0);
-    read(&operated, "deadletter_shadow_reads_total{answer=\"found\"}", |count| count == 1.0);
-    read(&operated, "deadletter_shadow_positionings_total", |count| count >= 1.0);
-    read(&operated, "deadletter_shadow_read_bytes_total", |count| count >= 1.0);
-    read(&operated, "deadletter_shadow_read_seconds_count", |count| count >= 1.0);
-    read(&operated, "deadletter_shadow_read_seconds_sum", |seconds| seconds > 0.0);
+    read(&operated, "deadletter_shadow_reads_total{cluster=\"kafka\",answer=\"found\"}", |count| count == 1.0);
+    read(&operated, "deadletter_shadow_positionings_total{cluster=\"kafka\"}", |count| count >= 1.0);
+    read(&operated, "deadletter_shadow_read_bytes_total{cluster=\"kafka\"}", |count| count >= 1.0);
+    read(&operated, "deadletter_shadow_read_seconds_count{cluster=\"kafka\"}", |count| count >= 1.0);
+    read(&operated, "deadletter_shadow_read_seconds_sum{cluster=\"kafka\"}", |seconds| seconds > 0.0);
     let calls = read(&operated, &of("deadletter_guest_call_seconds_count"), |count| count >= 3.0);
     read(&operated, "deadletter_guest_call_seconds_bucket{pipeline=\"scene\",le=\"+Inf\"}", |count| count >= calls);
     read(&operated, &of("deadletter_guest_memory_bytes"), |bytes| bytes >= 65536.0);
@@ -146,7 +146,7 @@ fn payloads_that_are_gone() {
     broker().delete_records("m-gone", 0, 6);
     scene.await_committed(0, 10);
     read(&operated, &of("deadletter_gone_accepted_total"), |count| count == 6.0);
-    read(&operated, "deadletter_shadow_reads_total{answer=\"expired\"}", |count| count == 6.0);
+    read(&operated, "deadletter_shadow_reads_total{cluster=\"kafka\",answer=\"expired\"}", |count| count == 6.0);
 }
 
 fn reading_through() {
@@ -156,7 +156,7 @@ fn reading_through() {
     let config = scene.config("", &SMALL.replace("50ms", "2s"));
     let operated = Operated::start(&format!("{config}\n[kafka.shadow]\nseek-threshold = 1000\n"));
     scene.await_committed(0, 40);
-    read(&operated, "deadletter_shadow_read_through_messages_total", |count| count >= 27.0);
+    read(&operated, "deadletter_shadow_read_through_messages_total{cluster=\"kafka\"}", |count| count >= 27.0);
 }
 
 fn dead_letters_that_cannot_be_delivered() {
@@ -168,7 +168,7 @@ fn dead_letters_that_cannot_be_delivered() {
     scene.produce(0, &["R"; 3]);
     read(&operated, &of("deadletter_produce_errors_total"), |count| count >= 3.0);
     read(&operated, &lane("deadletter_unacknowledged_dead_letters", "m-undelivered", 0), |count| count == 3.0);
-    read(&operated, "deadletter_unacknowledged_bytes", |bytes| bytes > 0.0);
+    read(&operated, "deadletter_unacknowledged_bytes{cluster=\"kafka\"}", |bytes| bytes > 0.0);
     broker().create_topic(&scene.dead_letters(), 1, &[]);
     scene.await_committed(0, 3);
     read(&operated, &lane("deadletter_unacknowledged_dead_letters", "m-undelivered", 0), |count| count == 0.0);

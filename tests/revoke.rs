@@ -13,7 +13,7 @@ use std::{
 };
 
 use deadletter::{
-    config::Config,
+    config::{Config, DEFAULT_CLUSTER},
     guest::{Guest, Setup},
     kafka::{
         Cluster,
@@ -145,7 +145,7 @@ async fn shared(scene: &Scene<'_>, fail: &str) -> Arc<Shared> {
     let file = folder.path().join("deadletter.toml");
     fs::write(&file, scene.config(&format!(r#"fail = "{fail}", {LAST}"#), r#"settle = "10m""#)).unwrap();
     let config = Config::load(&file).unwrap();
-    let cluster = Cluster::open(&config).unwrap();
+    let cluster = Cluster::open(&config, DEFAULT_CLUSTER).unwrap();
     let pipeline = config.pipelines["scene"].clone();
     let guest = Guest::load(Setup::from(&pipeline), compiler()).await.unwrap();
     let origin = Origin { group: scene.topic.clone(), pipeline: "scene".to_owned(), guest: guest.digest().to_owned() };

@@ -79,6 +79,31 @@ fn what_the_host_would_expire_counts_too() {
 }
 
 #[test]
+fn messages_at_which_the_guest_fails_count_too() {
+    let scene = Scene::new(broker(), "culprits", 1, &[]);
+    let payloads: Vec<_> = (0..100).map(|number| if number % 10 == 4 { "X" } else { "A" }).collect();
+    scene.produce(0, &payloads);
+    let running = Running::start(&config(&scene, r#"fail = "trap""#, "{ ratio = 0.003 }"));
+    scene.await_log(&["ERROR", "culprits[0]", "Paused", "route `dead-letter` would get more than 3"]);
+    let tally = running.stop().tally;
+    assert_eq!((tally.rejected, tally.halted.len()), (counts(&[("guest-trap", 3)]), 1));
+    assert_eq!(scene.rejected(0, "guest-trap"), [4, 14, 24]);
+    assert_eq!(scene.committed(0), Some(34));
+}
+
+#[test]
+fn a_message_that_is_only_suspected_counts_too() {
+    let scene = Scene::new(broker(), "suspects", 1, &[]);
+    scene.produce(0, &["X", "A"]);
+    let config = config(&scene, r#"fail = "trap""#, "{ ratio = 0 }").replace("messages = 10", "messages = 1");
+    let running = Running::start(&config);
+    scene.await_log(&["ERROR", "suspects[0]", "Paused", "route `dead-letter` would get more than 0"]);
+    running.stop();
+    assert!(scene.letters().is_empty());
+    assert_eq!(scene.committed(0).unwrap_or_default(), 0);
+}
+
+#[test]
 fn with_stop_the_process_ends_with_an_error() {
     let scene = Scene::new(broker(), "stops", 1, &[]);
     scene.produce(0, &["R"; 100]);
@@ -86,10 +111,7 @@ fn with_stop_the_process_ends_with_an_error() {
     let status = process.wait(SOON);
     assert_eq!(status.code(), Some(1), "{}", process.stderr());
     let said = process.stderr();
-    assert!(
-        said.contains("stops[0] is paused: route `dead-letter` would get more than 20 messages in a row"),
-        "{said}"
-    );
+    assert!(said.contains("stops[0]: route `dead-letter` would get more than 20 messages in a row"), "{said}");
     assert_eq!(scene.rejected(0, "now"), (0..20).collect::<Vec<_>>());
     assert_eq!(scene.committed(0), Some(20));
 }

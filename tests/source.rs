@@ -9,7 +9,7 @@ use std::{
 };
 
 use deadletter::{
-    config::Config,
+    config::{Config, DEFAULT_CLUSTER},
     kafka::{
         Cluster,
         source::{Outlet, Progress, Source},
@@ -57,7 +57,7 @@ async fn a_commit_that_fails_is_made_again_though_nothing_else_is_settled() {
         &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_COMMIT_OFFSET_SIZE; 2],
     );
     let config = config(&servers);
-    let cluster = Cluster::open(&config).unwrap();
+    let cluster = Cluster::open(&config, DEFAULT_CLUSTER).unwrap();
     let lanes = Arc::new(Mutex::new(Vec::new()));
     let ours = Arc::clone(&lanes);
     let spawn = Box::new(move |_| {

@@ -6,8 +6,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use deadletter::{
     config::{
-        BatchLimits, Brokers, Config, CreateTopic, DEAD_LETTER, Dialect, Guest, Kafka, KeyChoice, OnGone, OnOutOfRange,
-        OpenLimits, OpenThen, Output, PartitionChoice, Pipeline, RetryLimits, Route, Start, TimestampChoice,
+        BatchLimits, Brokers, Config, CreateTopic, DEAD_LETTER, DEFAULT_CLUSTER, Dialect, Guest, Kafka, KeyChoice,
+        OnGone, OnOutOfRange, OpenLimits, OpenThen, Output, PartitionChoice, Pipeline, RetryLimits, Route, Start,
+        TimestampChoice,
     },
     kafka::{
         Cluster, Embedded,
@@ -36,6 +37,7 @@ fn pipeline(source: &str, dlq: &str) -> Pipeline {
     };
     Pipeline {
         name: "orders".into(),
+        cluster: DEFAULT_CLUSTER.into(),
         topics: vec![source.to_owned()],
         group: "orders".into(),
         start: Start::Earliest,
@@ -49,6 +51,7 @@ fn pipeline(source: &str, dlq: &str) -> Pipeline {
         commit: Duration::from_secs(1),
         instances: 1,
         in_hand: 16 << 20,
+        prefetch: 16 << 20,
         recent: 0,
         open: OpenLimits {
             messages: 1000,
@@ -69,7 +72,8 @@ fn pipeline(source: &str, dlq: &str) -> Pipeline {
 /// The embedded one has the topics of these pipelines.
 fn cluster(kafka: Kafka, pipelines: impl IntoIterator<Item = Pipeline>) -> Cluster {
     let pipelines = pipelines.into_iter().map(|pipeline| (pipeline.name.clone(), pipeline)).collect();
-    Cluster::open(&Config { admin: None, kafka, pipelines }).unwrap()
+    let clusters = [(DEFAULT_CLUSTER.to_owned(), kafka)].into();
+    Cluster::open(&Config { memory: None, admin: None, clusters, pipelines }, DEFAULT_CLUSTER).unwrap()
 }
 
 async fn check(pipeline: &Pipeline) -> Result<BTreeMap<String, Topic>, String> {

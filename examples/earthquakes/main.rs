@@ -69,12 +69,13 @@ async fn run(args: Args) -> Result<()> {
     let config = Config::load(&args.config)?;
     let pipeline = config.pipelines.values().next().context("the configuration has no pipeline")?.clone();
     let guests = pipeline::load_guests(&config, &Compiler::in_process()?).await?;
-    let cluster = Cluster::open(&config)?;
+    let clusters = Cluster::open_all(&config)?;
+    let cluster = clusters.get(&pipeline.cluster).context("the pipeline's cluster is not configured")?;
     let source = Topic::open(cluster.servers(), source(&pipeline)?, &pipeline.group).await?;
     let dead_letters = Topic::open(cluster.servers(), route(&pipeline)?, &pipeline.group).await?;
 
     let events = source.produce(events(&args.events)?).await?;
-    let summary = pipeline::run_on(&cluster, config, guests, &Control::default(), until_committed(&source)).await?;
+    let summary = pipeline::run_on(&clusters, config, guests, &Control::default(), until_committed(&source)).await?;
     let report = Report::new(&events, &dead_letters.read()?, source.positions()?, summary)?;
     if args.json {
         println!("{}", serde_json::to_string(&report)?);

@@ -60,6 +60,7 @@ impl Report {
         positions: Vec<Position>,
         summary: Summary,
     ) -> Result<Self> {
+        let shadow_reads = summary.shadow_reads.into_values().next().context("no cluster was read again")?;
         let tally = summary.pipelines.into_values().next().context("no pipeline has run")?.tally;
         Ok(Self {
             produced: events.len(),
@@ -67,7 +68,7 @@ impl Report {
             deferred: tally.deferred,
             rejected: tally.rejected,
             dead_letters: DeadLetters::new(events, dead_letters)?,
-            shadow_reads: summary.shadow_reads,
+            shadow_reads,
             positions,
             peak_memory: peak_memory()?,
         })

@@ -1,6 +1,9 @@
 //! The topics of the example as anyone sees them: produced to and read by a client that knows nothing of deadletter.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use rdkafka::{
@@ -74,7 +77,7 @@ impl Topic {
         if !topic.exists()? {
             topic.create().await.with_context(|| format!("cannot create the topic {name}"))?;
         }
-        topic.begins = topic.ends()?;
+        topic.begins = topic.first_ends().await?;
         Ok(topic)
     }
 
@@ -146,6 +149,17 @@ impl Topic {
         };
         let position = |(partition, end)| Position { partition, committed: committed(partition), end };
         Ok(ends.into_iter().map(position).collect())
+    }
+
+    /// The same, of a topic that was made just now: it may have no leader yet.
+    async fn first_ends(&self) -> Result<BTreeMap<i32, i64>> {
+        let by = Instant::now() + PATIENCE;
+        loop {
+            match self.ends() {
+                Err(_) if Instant::now() < by => tokio::time::sleep(Duration::from_millis(100)).await,
+                ends => return ends,
+            }
+        }
     }
 
     /// The end of each partition.

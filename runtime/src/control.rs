@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    kafka::{Cluster, Producer, ShadowReaders, Watermarks, shadow, source::Source},
+    kafka::{Cluster, Clusters, Producer, ShadowReaders, Watermarks, shadow, source::Source},
     lane::{Line, Shared},
     message::TopicPartition,
     offset::{NextOffset, Offset},
@@ -41,7 +41,8 @@ struct Inner {
 #[derive(Clone, Default)]
 struct Running {
     pipelines: Vec<Operated>,
-    clients: Option<Clients>,
+    /// By cluster.
+    clients: BTreeMap<String, Clients>,
 }
 
 /// A pipeline that runs.
@@ -53,7 +54,7 @@ pub struct Operated {
     pub source: Source,
 }
 
-/// What is asked of the cluster.
+/// What is asked of a cluster.
 #[derive(Clone)]
 struct Clients {
     log_ends: Watermarks,
@@ -68,6 +69,13 @@ pub struct View {
     pub status: Status,
     /// What each pipeline has done, by name.
     pub pipelines: BTreeMap<String, Figures>,
+    /// What the clients have done that the pipelines of a cluster share, by the cluster's name.
+    pub clusters: BTreeMap<String, ClusterFigures>,
+}
+
+/// What the clients of a cluster have done so far, in numbers.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterFigures {
     /// What the shadow readers have done.
     pub shadow_reads: shadow::Counts,
     /// How long their answers took.
@@ -98,13 +106,14 @@ pub struct Target {
 
 impl Control {
     /// The pipelines run from now on.
-    pub fn began(&self, cluster: &Cluster, pipelines: Vec<Operated>) {
-        let clients = Clients {
+    pub fn began(&self, clusters: &Clusters, pipelines: Vec<Operated>) {
+        let clients = |cluster: &Cluster| Clients {
             log_ends: cluster.log_ends().clone(),
             shadow: cluster.shadow().clone(),
             producer: cluster.producer().clone(),
         };
-        *self.0.running.lock().unwrap_or_else(PoisonError::into_inner) = Running { pipelines, clients: Some(clients) };
+        let clients = clusters.iter().map(|(name, cluster)| (name.clone(), clients(cluster))).collect();
+        *self.0.running.lock().unwrap_or_else(PoisonError::into_inner) = Running { pipelines, clients };
     }
 
     /// The process is on its way out.
@@ -128,17 +137,12 @@ impl Control {
         let running = self.running();
         let lines: Vec<_> = running.pipelines.iter().map(|pipeline| pipeline.shared.lanes.lines()).collect();
         let reports = reports(&lines).await;
-        let mut sources: Vec<_> = lines.iter().flat_map(BTreeMap::keys).cloned().collect();
-        sources.sort_unstable();
-        sources.dedup();
-        let ends = match &running.clients {
-            Some(clients) => clients.log_ends.ends(sources).await,
-            None => BTreeMap::new(),
-        };
+        let ends = running.log_ends(&lines).await;
         let each = running.pipelines.iter().zip(&lines).zip(reports);
         let pipelines = each.map(|((pipeline, lines), reports)| {
             let name = pipeline.shared.pipeline.name.clone();
-            (name, pipeline.status(lines, reports, &ends))
+            let ends = ends.get(&pipeline.shared.pipeline.cluster);
+            (name, pipeline.status(lines, reports, ends))
         });
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -160,14 +164,15 @@ impl Control {
             (shared.pipeline.name.clone(), figures)
         });
         let pipelines = figures.collect();
-        let Some(clients) = running.clients else { return View { status, ..View::default() } };
-        View {
-            status,
-            pipelines,
-            shadow_reads: clients.shadow.counts(),
-            shadow_turns: clients.shadow.turns(),
-            unacknowledged_bytes: clients.producer.unacknowledged(),
-        }
+        let figures = running.clients.into_iter().map(|(name, clients)| {
+            let figures = ClusterFigures {
+                shadow_reads: clients.shadow.counts(),
+                shadow_turns: clients.shadow.turns(),
+                unacknowledged_bytes: clients.producer.unacknowledged(),
+            };
+            (name, figures)
+        });
+        View { status, pipelines, clusters: figures.collect() }
     }
 
     /// Asks nothing more of the guest for a partition.
@@ -229,16 +234,35 @@ impl Control {
     }
 }
 
+/// Where the logs of some partitions end.
+type Ends = BTreeMap<TopicPartition, NextOffset>;
+
+impl Running {
+    /// Where the logs of these partitions of each pipeline end, by cluster.
+    async fn log_ends(&self, lines: &[BTreeMap<TopicPartition, Line>]) -> BTreeMap<String, Ends> {
+        let mut ends = BTreeMap::new();
+        for (name, clients) in &self.clients {
+            let here =
+                self.pipelines.iter().zip(lines).filter(|(pipeline, _)| pipeline.shared.pipeline.cluster == *name);
+            let mut sources: Vec<_> = here.flat_map(|(_, lines)| lines.keys()).cloned().collect();
+            sources.sort_unstable();
+            sources.dedup();
+            ends.insert(name.clone(), clients.log_ends.ends(sources).await);
+        }
+        ends
+    }
+}
+
 impl Operated {
     fn status(
         &self,
         lines: &BTreeMap<TopicPartition, Line>,
         reports: Vec<(TopicPartition, LaneReport)>,
-        ends: &BTreeMap<TopicPartition, NextOffset>,
+        ends: Option<&Ends>,
     ) -> PipelineStatus {
         let status = |(source, report)| {
             let committed = lines.get(&source).map(|line| line.progress.committed()).unwrap_or_default();
-            lane_status(&source, report, committed, ends.get(&source).copied())
+            lane_status(&source, report, committed, ends.and_then(|ends| ends.get(&source)).copied())
         };
         let origin = &self.shared.destinations.origin;
         PipelineStatus {

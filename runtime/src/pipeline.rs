@@ -12,7 +12,7 @@ use crate::{
     control::{Control, Operated},
     guest::{Compiler, Guest, LoadError, Setup},
     kafka::{
-        Cluster,
+        Cluster, Clusters,
         shadow::Counts,
         source::{Source, SourceCounts, Stopped},
         topics,
@@ -30,8 +30,8 @@ const OVERDUE: Duration = Duration::from_secs(15);
 pub struct Summary {
     /// By pipeline.
     pub pipelines: BTreeMap<String, PipelineSummary>,
-    /// The cluster's shadow reads.
-    pub shadow_reads: Counts,
+    /// The shadow reads of each cluster, by name.
+    pub shadow_reads: BTreeMap<String, Counts>,
 }
 
 /// What a pipeline did.
@@ -55,7 +55,7 @@ pub async fn run(
     control: &Control,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Summary> {
-    run_on(&Cluster::open(&config)?, config, guests, control, shutdown).await
+    run_on(&Cluster::open_all(&config)?, config, guests, control, shutdown).await
 }
 
 /// The guest of each pipeline, by the pipeline's name.
@@ -79,12 +79,12 @@ async fn load_guest(pipeline: &config::Pipeline, compiler: &Compiler) -> Result<
     Ok(guest)
 }
 
-/// As [`run`], on a cluster that is open already.
+/// As [`run`], on clusters that are open already.
 ///
 /// # Errors
 /// As [`run`].
 pub async fn run_on(
-    cluster: &Cluster,
+    clusters: &Clusters,
     config: Config,
     mut guests: Guests,
     control: &Control,
@@ -93,23 +93,37 @@ pub async fn run_on(
     tokio::pin!(shutdown);
     // Every pipeline is checked before the first one starts.
     let mut checked = tokio::select! {
-        checked = check_topics(cluster, &config) => checked?,
+        checked = check_topics(clusters, &config) => checked?,
         () = &mut shutdown => return Ok(Summary::default()),
     };
     let mut running = Vec::new();
     let mut stops = JoinSet::new();
+    let mut not_started = None;
     for (name, pipeline) in config.pipelines {
-        let guest = guests.remove(&name).with_context(|| format!("pipeline {name} has no guest"))?;
         let checked = checked.remove(&name).unwrap_or_default();
-        let (started, stopped) = Running::start(cluster, pipeline, guest, &checked)?;
-        stops.spawn(async move { (name, stopped.await) });
-        running.push(started);
+        match Running::start(clusters, pipeline, guests.remove(&name), &checked) {
+            Ok((started, stopped)) => {
+                stops.spawn(async move { (name, stopped.await) });
+                running.push(started);
+            }
+            Err(error) => {
+                not_started = Some(error.context(format!("cannot start pipeline {name}")));
+                break;
+            }
+        }
     }
+    let all_started = not_started.is_none();
+    let shutdown = async {
+        if all_started {
+            shutdown.await;
+        }
+    };
     let operated =
         |pipeline: &Running| Operated { shared: Arc::clone(&pipeline.shared), source: pipeline.source.clone() };
-    control.began(cluster, running.iter().map(operated).collect());
-    let failed = wait(&running, stops, control, shutdown).await;
-    let mut summary = Summary { shadow_reads: cluster.shadow().counts(), ..Summary::default() };
+    control.began(clusters, running.iter().map(operated).collect());
+    let failed = not_started.or(wait(&running, stops, control, shutdown).await);
+    let shadow_reads = clusters.iter().map(|(name, cluster)| (name.clone(), cluster.shadow().counts()));
+    let mut summary = Summary { shadow_reads: shadow_reads.collect(), ..Summary::default() };
     for pipeline in running {
         let name = pipeline.shared.pipeline.name.clone();
         summary.pipelines.insert(name, pipeline.summary());
@@ -120,15 +134,21 @@ pub async fn run_on(
     }
 }
 
-/// The topics of each pipeline, once the brokers answer.
-async fn check_topics(cluster: &Cluster, config: &Config) -> Result<BTreeMap<String, topics::Checked>> {
-    topics::await_brokers(cluster).await?;
+/// The topics of each pipeline, once the brokers of every cluster answer.
+async fn check_topics(clusters: &Clusters, config: &Config) -> Result<BTreeMap<String, topics::Checked>> {
+    for cluster in clusters.values() {
+        topics::await_brokers(cluster).await?;
+    }
     let mut checked = BTreeMap::new();
     for (name, pipeline) in &config.pipelines {
-        let topics = topics::prepare(cluster, pipeline).await;
+        let topics = topics::prepare(cluster_of(clusters, pipeline)?, pipeline).await;
         checked.insert(name.clone(), topics.with_context(|| format!("pipeline {name}"))?);
     }
     Ok(checked)
+}
+
+fn cluster_of<'c>(clusters: &'c Clusters, pipeline: &config::Pipeline) -> Result<&'c Cluster> {
+    clusters.get(&pipeline.cluster).with_context(|| format!("the cluster {} is not open", pipeline.cluster))
 }
 
 /// Until all have stopped: after `shutdown`, or after the first that failed, each drains.
@@ -180,11 +200,13 @@ struct Running {
 
 impl Running {
     fn start(
-        cluster: &Cluster,
+        clusters: &Clusters,
         pipeline: config::Pipeline,
-        guest: Guest,
+        guest: Option<Guest>,
         checked: &topics::Checked,
     ) -> Result<(Self, Stopping)> {
+        let cluster = cluster_of(clusters, &pipeline)?;
+        let guest = guest.context("it has no guest")?;
         let origin =
             Origin { group: pipeline.group.clone(), pipeline: pipeline.name.clone(), guest: guest.digest().to_owned() };
         let routes = pipeline.routes.iter().map(|(name, route)| {

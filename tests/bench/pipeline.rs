@@ -10,7 +10,10 @@ mod support;
 
 use std::fs;
 
-use deadletter::{config::Config, kafka::client};
+use deadletter::{
+    config::{Config, DEFAULT_CLUSTER},
+    kafka::client,
+};
 use rand::{RngCore as _, SeedableRng as _, rngs::StdRng};
 use rdkafka::{
     Offset, TopicPartitionList,
@@ -87,7 +90,9 @@ fn bare() -> Summed {
     fs::write(&file, config("testing-lazy", "bare")).unwrap();
     let config = Config::load(&file).unwrap();
     let consumer: BaseConsumer =
-        client::source(&config.kafka, &broker().servers, &config.pipelines["bench"]).create().unwrap();
+        client::source(&config.clusters[DEFAULT_CLUSTER], &broker().servers, &config.pipelines["bench"])
+            .create()
+            .unwrap();
     let mut start = TopicPartitionList::new();
     for partition in 0..PARTITIONS {
         start.add_partition_offset(TOPIC, partition, Offset::Offset(0)).unwrap();

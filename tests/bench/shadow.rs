@@ -84,7 +84,7 @@ fn kafka(servers: &str, seek_threshold: SeekThreshold) -> Kafka {
     let deadline = Duration::from_secs(30);
     let shadow = Shadow { readers: 2, seek_threshold, deadline, group_id: "deadletter-shadow".into() };
     let [common, consumer, producer] = [Properties::default(), Properties::default(), Properties::default()];
-    Kafka { brokers: Brokers::Servers(servers.into()), common, consumer, producer, shadow }
+    Kafka { brokers: Brokers::Servers(servers.into()), common, consumer, producer, shadow, unacknowledged: 32 << 20 }
 }
 
 async fn produce(servers: &str, topic: &str) {

@@ -23,8 +23,8 @@ impl Operated {
     /// `deadletter run` with this configuration, and a listener.
     pub(crate) fn start(config: &str) -> Self {
         let port = free_port();
-        let admin = format!("[admin]\nlisten = \"127.0.0.1:{port}\"\ntoken = \"${{TEST_ADMIN_TOKEN}}\"\n");
-        let process = Process::start_with(&(admin + config), &[("TEST_ADMIN_TOKEN", TOKEN)]);
+        let admin = format!("\n[admin]\nlisten = \"127.0.0.1:{port}\"\ntoken = \"${{TEST_ADMIN_TOKEN}}\"\n");
+        let process = Process::start_with(&(config.to_owned() + &admin), &[("TEST_ADMIN_TOKEN", TOKEN)]);
         let operated = Self { process, port };
         operated
             .eventually("it is assigned", || (operated.get("/status").1.contains("\"assigned\":true")).then_some(()));

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs};
 
 use super::http::Response;
 use crate::{
-    control::{Figures, View},
+    control::{ClusterFigures, Figures, View},
     guest::FailureKind,
     operator::{LaneStatus, PausedBy, PipelineStatus},
     times::{BOUNDS, TimesCounted},
@@ -27,6 +27,7 @@ pub struct Metric {
 
 const LANE: &[&str] = &["pipeline", "topic", "partition"];
 const PIPELINE: &[&str] = &["pipeline"];
+const CLUSTER: &[&str] = &["cluster"];
 
 const fn metric(name: &'static str, kind: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
     Metric { name, kind, labels, help }
@@ -163,22 +164,27 @@ pub const METRICS: &[Metric] = &[
     metric(
         "deadletter_shadow_reads_total",
         "counter",
-        &["answer"],
+        &["cluster", "answer"],
         "Messages that were read again, by answer; `deadline` counts reads that are tried again.",
     ),
-    metric("deadletter_shadow_read_seconds", "histogram", &[], "How long each turn of a shadow read was waited for."),
-    metric("deadletter_shadow_positionings_total", "counter", &[], "Times that a shadow reader was positioned."),
+    metric(
+        "deadletter_shadow_read_seconds",
+        "histogram",
+        CLUSTER,
+        "How long each turn of a shadow read was waited for.",
+    ),
+    metric("deadletter_shadow_positionings_total", "counter", CLUSTER, "Times that a shadow reader was positioned."),
     metric(
         "deadletter_shadow_read_through_messages_total",
         "counter",
-        &[],
+        CLUSTER,
         "Messages that a shadow reader read on its way and nobody wanted.",
     ),
-    metric("deadletter_shadow_read_bytes_total", "counter", &[], "Bytes of all messages that shadow readers read."),
+    metric("deadletter_shadow_read_bytes_total", "counter", CLUSTER, "Bytes of all messages that shadow readers read."),
     metric(
         "deadletter_unacknowledged_bytes",
         "gauge",
-        &[],
+        CLUSTER,
         "Bytes of records that the producer holds without an acknowledgement.",
     ),
 ];
@@ -206,7 +212,9 @@ fn page(view: &View, resident: Option<u64>) -> String {
         page.messages(name, figures);
         page.work(name, figures);
     }
-    page.cluster(view);
+    for (name, figures) in &view.clusters {
+        page.cluster(name, figures);
+    }
     page.finish()
 }
 
@@ -301,8 +309,8 @@ impl Page {
         self.add("deadletter_full_lanes_total", &[name], source.pauses);
     }
 
-    fn cluster(&mut self, view: &View) {
-        let reads = &view.shadow_reads;
+    fn cluster(&mut self, name: &str, figures: &ClusterFigures) {
+        let reads = &figures.shadow_reads;
         for (answer, count) in [
             ("found", reads.found),
             ("expired", reads.expired),
@@ -310,13 +318,13 @@ impl Page {
             ("replaced", reads.replaced),
             ("deadline", reads.deadline),
         ] {
-            self.add("deadletter_shadow_reads_total", &[answer], count);
+            self.add("deadletter_shadow_reads_total", &[name, answer], count);
         }
-        self.histogram("deadletter_shadow_read_seconds", &[], &view.shadow_turns);
-        self.add("deadletter_shadow_positionings_total", &[], reads.positionings);
-        self.add("deadletter_shadow_read_through_messages_total", &[], reads.read_through);
-        self.add("deadletter_shadow_read_bytes_total", &[], reads.bytes);
-        self.add("deadletter_unacknowledged_bytes", &[], view.unacknowledged_bytes);
+        self.histogram("deadletter_shadow_read_seconds", &[("cluster", name)], &figures.shadow_turns);
+        self.add("deadletter_shadow_positionings_total", &[name], reads.positionings);
+        self.add("deadletter_shadow_read_through_messages_total", &[name], reads.read_through);
+        self.add("deadletter_shadow_read_bytes_total", &[name], reads.bytes);
+        self.add("deadletter_unacknowledged_bytes", &[name], figures.unacknowledged_bytes);
     }
 
     fn finish(&self) -> String {
@@ -371,7 +379,7 @@ mod tests {
         View {
             status: Status { version: "1".to_owned(), draining: false, pipelines: [("p".to_owned(), pipeline)].into() },
             pipelines: [("p".to_owned(), figures)].into(),
-            ..View::default()
+            clusters: [("kafka".to_owned(), ClusterFigures::default())].into(),
         }
     }
 

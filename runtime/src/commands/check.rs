@@ -47,13 +47,16 @@ async fn modules(config: &Config) -> Result<(), Failure> {
 
 /// Looks at each pipeline's topics as `run` does, and makes none.
 async fn topics(config: &Config) -> Result<(), Failure> {
-    if matches!(config.kafka.brokers, Brokers::Embedded) {
-        return good("topics", "left out: the embedded broker is made with them");
-    }
-    let cluster = Cluster::open(config)?;
-    for (name, pipeline) in &config.pipelines {
-        for (topic, found) in topics::check(&cluster, pipeline).await?.topics {
-            good("topic", &format!("{topic} of {name} ({} partitions)", found.partitions))?;
+    for (name, kafka) in &config.clusters {
+        if kafka.brokers == Brokers::Embedded {
+            good("topics", &format!("of {name} left out: the embedded broker is made with them"))?;
+            continue;
+        }
+        let cluster = Cluster::open(config, name)?;
+        for pipeline in config.pipelines.values().filter(|pipeline| pipeline.cluster == *name) {
+            for (topic, found) in topics::check(&cluster, pipeline).await?.topics {
+                good("topic", &format!("{topic} of {} ({} partitions)", pipeline.name, found.partitions))?;
+            }
         }
     }
     Ok(())

@@ -4,17 +4,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use humantime::format_duration;
 
-use super::{Brokers, Config, DEAD_LETTER, Kafka, Pipeline, Route, error::Broken, key::Key, value::human_size};
+use super::{
+    Brokers, Config, DEAD_LETTER, DEFAULT_CLUSTER, Kafka, Pipeline, Route, error::Broken, key::Key, value::human_size,
+};
+use crate::kafka::client::PREFETCH;
 
 /// Everything that breaks a rule: a key and a sentence.
 pub(super) fn rules(config: &Config) -> Broken {
-    let mut broken = kafka(&config.kafka);
+    let mut broken = Broken::new();
+    for (name, cluster) in &config.clusters {
+        broken.extend(kafka(name, cluster, config.memory.is_some()));
+    }
+    if config.clusters.is_empty() {
+        broken.push((Key::of([DEFAULT_CLUSTER]), "missing: where the cluster is, and how it is reached".to_owned()));
+    }
     if config.pipelines.is_empty() {
         broken.push((Key::of(["pipelines"]), "needs at least one pipeline, such as [pipelines.orders]".to_owned()));
     }
     for pipeline in config.pipelines.values() {
         let key = Key::of(["pipelines", &pipeline.name]);
         broken.extend(names(&key, pipeline));
+        broken.extend(cluster(&key, pipeline, &config.clusters));
         broken.extend(sources(&key, pipeline));
         broken.extend(limits(&key, pipeline));
         broken.extend(routes(&key, pipeline));
@@ -24,13 +34,22 @@ pub(super) fn rules(config: &Config) -> Broken {
     broken
 }
 
-fn kafka(kafka: &Kafka) -> Broken {
-    let key = Key::of(["kafka"]);
+fn kafka(name: &str, kafka: &Kafka, has_budget: bool) -> Broken {
+    let key = if name == DEFAULT_CLUSTER { Key::of(["kafka"]) } else { Key::of(["clusters", name]) };
     let mut broken = Broken::new();
+    if !is_name(name) {
+        broken.push((key.clone(), BAD_NAME.to_owned()));
+    }
     if let Brokers::Servers(servers) = &kafka.brokers
         && !servers.split(',').all(|server| is_server(server.trim()))
     {
         broken.push((key.at("brokers"), "must be \"host:port\", comma-separated, or \"embedded\"".to_owned()));
+    }
+    for (table, properties) in [("common", &kafka.common), ("consumer", &kafka.consumer)] {
+        if has_budget && properties.0.contains_key(PREFETCH) {
+            let what = "memory divides what is read ahead, too: leave one of the two out";
+            broken.push((key.at(table).at(PREFETCH), what.to_owned()));
+        }
     }
     if kafka.shadow.group_id.is_empty() {
         broken.push((key.at("shadow").at("group-id"), "must not be empty".to_owned()));
@@ -53,12 +72,28 @@ fn names(key: &Key, pipeline: &Pipeline) -> Broken {
     let routes = pipeline.routes.keys().map(|name| (key.at("routes").at(name), name));
     let names = [(key.clone(), &pipeline.name)].into_iter().chain(outputs).chain(routes);
     let bad = names.filter(|(_, name)| !is_name(name));
-    bad.map(|(key, _)| (key, "a name is 1 to 64 of a-z, 0-9 and -".to_owned())).collect()
+    bad.map(|(key, _)| (key, BAD_NAME.to_owned())).collect()
 }
+
+const BAD_NAME: &str = "a name is 1 to 64 of a-z, 0-9 and -";
 
 fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
     (1..=64).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+fn cluster(key: &Key, pipeline: &Pipeline, clusters: &BTreeMap<String, Kafka>) -> Broken {
+    let name = &pipeline.cluster;
+    if clusters.is_empty() || clusters.contains_key(name) {
+        return Broken::new();
+    }
+    let is = if name == DEFAULT_CLUSTER {
+        "there is no [kafka]".to_owned()
+    } else {
+        format!("there is no [clusters.{name}]")
+    };
+    let known: Vec<_> = clusters.keys().map(String::as_str).collect();
+    vec![(key.at("cluster"), format!("{is} (known clusters: {})", known.join(", ")))]
 }
 
 fn sources(key: &Key, pipeline: &Pipeline) -> Broken {
@@ -164,7 +199,8 @@ fn way_back<'a>(topic: &'a str, home: &Pipeline, all: &'a BTreeMap<String, Pipel
     let mut topics = vec![topic];
     let mut seen = BTreeSet::from([topic]);
     while let Some(topic) = topics.pop() {
-        for pipeline in all.values().filter(|pipeline| pipeline.topics.iter().any(|source| source == topic)) {
+        let reads = |pipeline: &&Pipeline| pipeline.topics.iter().any(|source| source == topic);
+        for pipeline in all.values().filter(|pipeline| pipeline.cluster == home.cluster).filter(reads) {
             for (_, sink) in sinks(&Key::default(), pipeline) {
                 if home.topics.iter().any(|source| source == sink) {
                     return Some(&pipeline.name);
@@ -178,12 +214,12 @@ fn way_back<'a>(topic: &'a str, home: &Pipeline, all: &'a BTreeMap<String, Pipel
     None
 }
 
-/// Two pipelines in one group would take each other's partitions and commits.
+/// Two pipelines in one group of a cluster would take each other's partitions and commits.
 fn groups(pipelines: &BTreeMap<String, Pipeline>) -> Broken {
     let mut owners = BTreeMap::new();
     let mut broken = Broken::new();
     for pipeline in pipelines.values().filter(|pipeline| !pipeline.group.is_empty()) {
-        if let Some(other) = owners.insert(&pipeline.group, &pipeline.name) {
+        if let Some(other) = owners.insert((&pipeline.cluster, &pipeline.group), &pipeline.name) {
             let what = format!("is also pipelines.{other}.group: each pipeline needs a group of its own");
             broken.push((Key::of(["pipelines", &pipeline.name, "group"]), what));
         }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::key::{Key, Outline, line};
+use super::key::{ANY, Key, Outline, line};
 
 /// A configuration that cannot be used. Its `Display` is one line for each problem: `file:line: key: problem`. Values of
 /// `[kafka.common]`, `[kafka.consumer]` and `[kafka.producer]` and the token of `[admin]` are in none of them, since they may be secrets.
@@ -75,8 +75,8 @@ impl ConfigError {
 
 /// Whether what stands at a key may be a secret.
 fn is_secret(key: &Key) -> bool {
-    let property = ["common", "consumer", "producer"].iter().any(|part| key.starts_with(&["kafka", part]));
-    property || key.starts_with(&["admin", "token"])
+    let property = |part| key.starts_with(&["kafka", part]) || key.starts_with(&["clusters", ANY, part]);
+    ["common", "consumer", "producer"].into_iter().any(property) || key.starts_with(&["admin", "token"])
 }
 
 /// serde's wording in the words of this project: `problem (allowed: …)`.

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::Deserialize;
 
 use super::{
-    Dialect, KeyChoice, LimitThen, OnGone, OnOutOfRange, OpenThen, PartitionChoice, RouteLimit, SeekThreshold, Start,
-    TimestampChoice,
+    DEFAULT_CLUSTER, Dialect, KeyChoice, LimitThen, OnGone, OnOutOfRange, OpenThen, PartitionChoice, RouteLimit,
+    SeekThreshold, Start, TimestampChoice,
     value::{Count, Property, Ratio, Size, Span},
 };
 
@@ -23,7 +23,10 @@ const YEAR: u64 = 31_557_600 * SECOND;
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct File {
-    pub(super) kafka: Kafka,
+    pub(super) memory: Option<Size<MIB, { 1024 * GIB }>>,
+    pub(super) kafka: Option<Kafka>,
+    #[serde(default)]
+    pub(super) clusters: BTreeMap<String, Kafka>,
     pub(super) admin: Option<Admin>,
     #[serde(default)]
     pub(super) pipelines: BTreeMap<String, Pipeline>,
@@ -37,7 +40,7 @@ pub(super) struct Admin {
     pub(super) token: Option<Property>,
 }
 
-/// `[kafka]`.
+/// `[kafka]`, and `[clusters.<name>]`.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Kafka {
@@ -78,6 +81,8 @@ impl Default for Shadow {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Pipeline {
+    #[serde(default = "default_cluster")]
+    pub(super) cluster: String,
     pub(super) topics: Vec<String>,
     pub(super) group: String,
     pub(super) start: Start,
@@ -87,8 +92,7 @@ pub(super) struct Pipeline {
     #[serde(default = "one_second")]
     pub(super) commit: Span<1, HOUR>,
     pub(super) instances: Option<Count<1, 1024>>,
-    #[serde(default = "sixteen_mebibytes")]
-    pub(super) in_hand: Size<KIB, { 64 * GIB }>,
+    pub(super) in_hand: Option<Size<KIB, { 64 * GIB }>>,
     #[serde(default)]
     pub(super) open: Open,
     #[serde(default = "one_second")]
@@ -109,16 +113,16 @@ pub(super) struct Pipeline {
     pub(super) routes: BTreeMap<String, Route>,
 }
 
+fn default_cluster() -> String {
+    DEFAULT_CLUSTER.to_owned()
+}
+
 fn one_second() -> Span<1, HOUR> {
     Span::seconds(1)
 }
 
 fn thirty_seconds() -> Span<1, HOUR> {
     Span::seconds(30)
-}
-
-fn sixteen_mebibytes() -> Size<KIB, { 64 * GIB }> {
-    Size(16 * MIB)
 }
 
 fn nothing() -> Size<0, { 64 * GIB }> {

@@ -17,6 +17,9 @@ enum Step {
     Index(usize),
 }
 
+/// Any name, for [`Key::starts_with`].
+pub(super) const ANY: &str = "*";
+
 impl Key {
     /// A path, one name a step.
     pub(super) fn of<const N: usize>(names: [&str; N]) -> Self {
@@ -39,7 +42,7 @@ impl Key {
 
     /// Whether it is `names` or something below.
     pub(super) fn starts_with(&self, names: &[&str]) -> bool {
-        let same = |(step, name): (&Step, &&str)| matches!(step, Step::Name(own) if own == name);
+        let same = |(step, name): (&Step, &&str)| matches!(step, Step::Name(own) if own == name || *name == ANY);
         self.0.len() >= names.len() && self.0.iter().zip(names).all(same)
     }
 

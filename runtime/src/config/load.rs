@@ -12,12 +12,13 @@ use serde::Deserialize;
 use toml::de::{DeTable, Deserializer};
 
 use super::{
-    Admin, BatchLimits, Brokers, Config, ConfigError, CreateTopic, Guest, Kafka, OpenLimits, Output, Pipeline,
-    Properties, RetryLimits, Route, Shadow, check,
+    Admin, BatchLimits, Brokers, Config, ConfigError, CreateTopic, DEFAULT_CLUSTER, Guest, Kafka, OpenLimits, Output,
+    Pipeline, Properties, RetryLimits, Route, Shadow, check,
     environment::{Environment, expand},
     error::Broken,
     file,
     key::{Key, Outline, line},
+    memory::Shares,
     value::Property,
 };
 use crate::kafka::client;
@@ -84,8 +85,12 @@ fn resolve<T>(
     let outline = Outline::new(document.get_ref());
     let file = file::File::deserialize(Deserializer::from(document))
         .map_err(|error| ConfigError::toml(path, text, &outline, &error))?;
-    let mut resolver =
-        Resolver { folder: path.parent().unwrap_or_else(|| Path::new("")), environment, broken: Vec::new() };
+    let mut resolver = Resolver {
+        folder: path.parent().unwrap_or_else(|| Path::new("")),
+        environment,
+        shares: Shares::DEFAULT,
+        broken: Vec::new(),
+    };
     let found = wanted(&mut resolver, file);
     if resolver.broken.is_empty() { Ok(found) } else { Err(ConfigError::rules(path, text, &outline, resolver.broken)) }
 }
@@ -94,14 +99,35 @@ fn resolve<T>(
 struct Resolver<'a> {
     folder: &'a Path,
     environment: Environment<'a>,
+    shares: Shares,
     broken: Broken,
 }
 
 impl Resolver<'_> {
     fn config(&mut self, file: file::File) -> Config {
+        self.shares = Shares::of(&file).unwrap_or_else(|problem| {
+            self.broken.push((Key::of(["memory"]), problem));
+            Shares::DEFAULT
+        });
         let pipelines = file.pipelines.into_iter().map(|(name, typed)| (name.clone(), self.pipeline(name, typed)));
         let pipelines = pipelines.collect();
-        Config { kafka: self.kafka(file.kafka), admin: file.admin.and_then(|typed| self.admin(typed)), pipelines }
+        let mut clusters = BTreeMap::new();
+        for (name, typed) in file.clusters {
+            let key = Key::of(["clusters", &name]);
+            if name == DEFAULT_CLUSTER {
+                self.broken.push((key.clone(), "[kafka] has this name: choose another one".to_owned()));
+            }
+            clusters.insert(name, self.kafka(&key, typed));
+        }
+        if let Some(typed) = file.kafka {
+            clusters.insert(DEFAULT_CLUSTER.to_owned(), self.kafka(&Key::of(["kafka"]), typed));
+        }
+        Config {
+            memory: file.memory.map(|memory| memory.0),
+            clusters,
+            admin: file.admin.and_then(|typed| self.admin(typed)),
+            pipelines,
+        }
     }
 
     pub(super) fn admin(&mut self, typed: file::Admin) -> Option<Admin> {
@@ -122,8 +148,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn kafka(&mut self, typed: file::Kafka) -> Kafka {
-        let key = Key::of(["kafka"]);
+    fn kafka(&mut self, key: &Key, typed: file::Kafka) -> Kafka {
         let servers = self.expand(key.at("brokers"), &typed.brokers);
         let shadow = typed.shadow;
         Kafka {
@@ -137,6 +162,7 @@ impl Resolver<'_> {
                 deadline: shadow.deadline.0,
                 group_id: shadow.group_id,
             },
+            unacknowledged: size(self.shares.unacknowledged),
         }
     }
 
@@ -168,6 +194,7 @@ impl Resolver<'_> {
         let cores = || available_parallelism().map_or(1, usize::from);
         Pipeline {
             name,
+            cluster: typed.cluster,
             topics: typed.topics,
             group: typed.group,
             start: typed.start,
@@ -179,7 +206,8 @@ impl Resolver<'_> {
             },
             commit: typed.commit.0,
             instances: typed.instances.map_or_else(cores, |count| size(count.0)),
-            in_hand: size(typed.in_hand.0),
+            in_hand: size(typed.in_hand.map_or(self.shares.in_hand, |bytes| bytes.0)),
+            prefetch: size(self.shares.prefetch),
             recent: size(typed.recent.0),
             open: OpenLimits {
                 messages: typed.open.messages.0,

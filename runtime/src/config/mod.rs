@@ -7,6 +7,7 @@ mod error;
 mod file;
 mod key;
 mod load;
+mod memory;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -18,18 +19,23 @@ use serde::Deserialize;
 pub use admin::{Admin, Secret};
 pub use error::ConfigError;
 
-/// One process: a cluster and the pipelines that read from it.
+/// One process: clusters and the pipelines that read from them.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The cluster.
-    pub kafka: Kafka,
+    /// What the process may take without its guests, in bytes. It is divided already; `None` if nothing was said.
+    pub memory: Option<u64>,
+    /// At least one, by name: [`DEFAULT_CLUSTER`] is `[kafka]`, the others are `[clusters.<name>]`.
+    pub clusters: BTreeMap<String, Kafka>,
     /// The listener for operators; nobody listens without.
     pub admin: Option<Admin>,
     /// At least one, by name.
     pub pipelines: BTreeMap<String, Pipeline>,
 }
 
-/// How the cluster is reached.
+/// The name of the cluster of `[kafka]`.
+pub const DEFAULT_CLUSTER: &str = "kafka";
+
+/// How a cluster is reached.
 #[derive(Clone, Debug)]
 pub struct Kafka {
     /// Where it is.
@@ -42,6 +48,9 @@ pub struct Kafka {
     pub producer: Properties,
     /// The shadow readers.
     pub shadow: Shadow,
+    /// Bytes that the producer may hold without an acknowledgement. Stops a dead-letter topic that is slow or away from
+    /// taking the memory of the process.
+    pub unacknowledged: usize,
 }
 
 /// librdkafka properties by name. Its `Debug` shows names only, since values may be secrets.
@@ -92,6 +101,8 @@ pub enum SeekThreshold {
 pub struct Pipeline {
     /// Its key in the configuration.
     pub name: String,
+    /// The cluster of all of its topics.
+    pub cluster: String,
     /// The topics by name. At least one.
     pub topics: Vec<String>,
     /// The consumer group.
@@ -108,6 +119,8 @@ pub struct Pipeline {
     pub instances: usize,
     /// Bytes of batches in hand, all lanes of the pipeline.
     pub in_hand: usize,
+    /// Bytes that the main consumer's client reads ahead.
+    pub prefetch: usize,
     /// Limits on the open offsets of one partition.
     pub open: OpenLimits,
     /// The tick of `settle` while offsets are open.

@@ -21,14 +21,23 @@ fn parse_text(text: &str) -> Result<Config, String> {
 #[test]
 fn every_key_arrives_where_it_belongs() {
     let config = parse_text(GOOD).unwrap();
-    assert_eq!(config.kafka.brokers, Brokers::Servers("one:9092,[::1]:9093,SSL://three".to_owned()));
-    assert_eq!(config.kafka.common.0["sasl.username"], "${deadletter}");
-    assert_eq!(config.kafka.consumer.0["session.timeout.ms"], "30000");
-    assert_eq!(config.kafka.consumer.0["check.crcs"], "true");
-    assert_eq!(config.kafka.producer.0["compression.type"], "zstd");
-    let shadow = &config.kafka.shadow;
+    assert_eq!(config.memory, Some(256 << 20));
+    assert!(config.pipelines.values().all(|pipeline| pipeline.prefetch > 16 << 20));
+    assert_eq!(
+        config.clusters[DEFAULT_CLUSTER].brokers,
+        Brokers::Servers("one:9092,[::1]:9093,SSL://three".to_owned())
+    );
+    assert_eq!(config.clusters[DEFAULT_CLUSTER].common.0["sasl.username"], "${deadletter}");
+    assert_eq!(config.clusters[DEFAULT_CLUSTER].consumer.0["session.timeout.ms"], "30000");
+    assert_eq!(config.clusters[DEFAULT_CLUSTER].consumer.0["check.crcs"], "true");
+    assert_eq!(config.clusters[DEFAULT_CLUSTER].producer.0["compression.type"], "zstd");
+    let shadow = &config.clusters[DEFAULT_CLUSTER].shadow;
     assert_eq!((shadow.readers, shadow.deadline, &*shadow.group_id), (3, Duration::from_secs(90), "shadow"));
     assert_eq!(shadow.seek_threshold, SeekThreshold::Offsets(400));
+
+    let letters = &config.clusters["letters"];
+    assert_eq!((&letters.brokers, letters.shadow.readers), (&Brokers::Servers("four:9092".to_owned()), 1));
+    assert_eq!(letters.common.0["sasl.username"], "letters");
 
     let admin = config.admin.as_ref().unwrap();
     assert_eq!(admin.listen.to_string(), "[::1]:9464");
@@ -59,20 +68,22 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!(route.create.map(|create| (create.partitions, create.replicas)), Some((12, 3)));
     assert_eq!(route.dialects, [Dialect::Connect, Dialect::Deadletter]);
     assert_eq!(config.pipelines["letters"].start, Start::Latest);
+    assert_eq!((&*orders.cluster, &*config.pipelines["letters"].cluster), (DEFAULT_CLUSTER, "letters"));
 }
 
 #[test]
 fn what_is_left_out_has_the_documented_default() {
     let config = parse_text(MINIMAL).unwrap();
     assert!(config.admin.is_none(), "nobody listens unasked");
-    let shadow = &config.kafka.shadow;
+    let shadow = &config.clusters[DEFAULT_CLUSTER].shadow;
     assert_eq!((shadow.readers, shadow.seek_threshold), (2, SeekThreshold::Auto));
     assert_eq!((shadow.deadline, &*shadow.group_id), (Duration::from_secs(10), "deadletter-shadow"));
     let orders = &config.pipelines["orders"];
     assert_eq!((orders.batch.messages, orders.batch.bytes), (1000, 1 << 20));
     assert_eq!((orders.batch.wait, orders.commit), (Duration::from_millis(20), Duration::from_secs(1)));
     assert!(orders.instances >= 1);
-    assert_eq!((orders.in_hand, orders.guest.memory), (16 << 20, 64 << 20));
+    assert_eq!((orders.in_hand, orders.prefetch, orders.guest.memory), (16 << 20, 16 << 20, 64 << 20));
+    assert_eq!((config.memory, config.clusters[DEFAULT_CLUSTER].unacknowledged), (None, 32 << 20));
     assert_eq!((orders.settle, orders.shutdown), (Duration::from_secs(1), Duration::from_secs(30)));
     assert_eq!((orders.guest.deadline, orders.guest.settings.len()), (Duration::from_secs(10), 0));
     let open = &orders.open;
@@ -90,15 +101,17 @@ fn what_is_left_out_has_the_documented_default() {
 #[test]
 fn the_embedded_broker_has_a_name() {
     let config = parse_text(&MINIMAL.replace("localhost:9092", "embedded")).unwrap();
-    assert_eq!(config.kafka.brokers, Brokers::Embedded);
+    assert_eq!(config.clusters[DEFAULT_CLUSTER].brokers, Brokers::Embedded);
 }
 
 #[test]
 fn every_host_owned_property_is_refused_in_every_table() {
     for name in client::HOST_OWNED {
-        for table in ["common", "consumer", "producer"] {
-            let error = parse_text(&format!("{MINIMAL}\n[kafka.{table}]\n\"{name}\" = \"1\"\n")).unwrap_err();
-            assert!(error.contains(&format!("kafka.{table}.")) && error.contains("the host owns"), "{error}");
+        for table in ["kafka.common", "kafka.consumer", "clusters.other.producer"] {
+            let error =
+                parse_text(&format!("{MINIMAL}\n[{table}]\n\"{name}\" = \"1\"\n[clusters.other]\nbrokers = \"a:1\""));
+            let error = error.unwrap_err();
+            assert!(error.contains(&format!("{table}.")) && error.contains("the host owns"), "{error}");
         }
     }
 }
@@ -123,9 +136,10 @@ const REFUSED: &[&str] = &[
 fn no_error_shows_the_value_of_a_property() {
     for line in REFUSED {
         let line = if line.contains("${SECRET}") { (*line).to_owned() } else { line.replace("SECRET", SECRET) };
-        let refused =
-            parse(Path::new("a.toml"), &format!("{MINIMAL}\n[kafka.common]\n{line}\n"), &secrets).unwrap_err();
-        assert!(!format!("{refused} {refused:?}").contains(SECRET), "{refused:?}");
+        for table in ["[kafka.common]", "[clusters.other]\nbrokers = \"other:1\"\n[clusters.other.producer]"] {
+            let refused = parse(Path::new("a.toml"), &format!("{MINIMAL}\n{table}\n{line}\n"), &secrets).unwrap_err();
+            assert!(!format!("{refused} {refused:?}").contains(SECRET), "{refused:?}");
+        }
     }
 }
 
@@ -147,7 +161,7 @@ fn nothing_shows_the_token_of_operators() {
 fn the_debug_of_a_configuration_shows_no_property() {
     let text = format!("{MINIMAL}\n[kafka.common]\n\"sasl.password\" = \"${{SECRET}}\"\n");
     let config = parse_text(&text).unwrap();
-    assert_eq!(config.kafka.common.0["sasl.password"], SECRET);
+    assert_eq!(config.clusters[DEFAULT_CLUSTER].common.0["sasl.password"], SECRET);
     let debug = format!("{config:?}");
     assert!(debug.contains("sasl.password") && !debug.contains(SECRET), "{debug}");
 }
@@ -187,7 +201,7 @@ proptest! {
     fn a_secret_stays_one_whatever_else_is_wrong(at in 0..GOOD.len(), insert in "[\\[\\]{}=\"'.,a-z0-9 \n]{0,12}") {
         let secret = format!("\"sasl.password\" = \"{SECRET}\"\n");
         let (before, after) = GOOD.split_at(at);
-        let changed = format!("{before}{insert}{after}").replace("[kafka.common]\n", &format!("[kafka.common]\n{secret}"));
+        let changed = format!("{before}{insert}{after}").replace(".common]\n", &format!(".common]\n{secret}"));
         if let Err(error) = parse_text(&changed) {
             prop_assert!(!error.contains(SECRET), "{error}");
         }

@@ -56,10 +56,6 @@ pub fn refusal(name: &str, value: &str) -> Option<&'static str> {
     }
 }
 
-/// Bytes that the producer holds without an acknowledgement. Stops a dead-letter topic that is slow or away from
-/// taking the memory of the process.
-pub const UNACKNOWLEDGED_BYTES: usize = 32 << 20;
-
 /// A client that joins no group and produces nothing: metadata, watermarks, administration.
 pub fn admin(kafka: &Kafka, servers: &str) -> ClientConfig {
     let mut client = base(kafka, servers, "admin", &[]);
@@ -75,13 +71,16 @@ pub fn embedded() -> ClientConfig {
     client
 }
 
+/// KiB that a client reads ahead.
+pub const PREFETCH: &str = "queued.max.messages.kbytes";
+
 /// The main consumer of a pipeline: explicit positions, explicit commits.
 pub fn source(kafka: &Kafka, servers: &str, pipeline: &Pipeline) -> ClientConfig {
     let mut client = ClientConfig::new();
     client
-        // 16 MiB of prefetch; librdkafka overshoots this by up to a fetch (librdkafka#5140), which could be 50 MiB. A buffer
-        // of this size is kept by the allocator.
-        .set("queued.max.messages.kbytes", "16384")
+        // librdkafka overshoots this by up to a fetch (librdkafka#5140), which could be 50 MiB. A buffer of 2 MiB is kept by
+        // the allocator.
+        .set(PREFETCH, (pipeline.prefetch >> 10).to_string())
         .set("fetch.max.bytes", "2097152")
         .set("fetch.wait.max.ms", "50")
         // The default of 1 s stalls a consumer each time that its queue was full.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use tracing::info;
 
 use super::{Embedded, Producer, ShadowReaders, TopicIds, Watermarks};
@@ -18,26 +18,38 @@ pub struct Cluster {
     embedded: Option<Embedded>,
 }
 
+/// The clusters of a configuration by name.
+pub type Clusters = BTreeMap<String, Cluster>;
+
 impl Cluster {
-    /// Connects to nothing yet, except that `brokers = "embedded"` starts the mock cluster, with every topic that the
-    /// configuration names.
+    /// All clusters of a configuration, each as [`Cluster::open`] does.
     ///
     /// # Errors
-    /// The mock cluster could not be started.
-    pub fn open(config: &Config) -> Result<Self> {
-        let (servers, embedded) = match &config.kafka.brokers {
+    /// The first that could not be opened.
+    pub fn open_all(config: &Config) -> Result<Clusters> {
+        config.clusters.keys().map(|name| Ok((name.clone(), Self::open(config, name)?))).collect()
+    }
+
+    /// Connects to nothing yet, except that `brokers = "embedded"` starts the mock cluster, with every topic that the
+    /// configuration names of it.
+    ///
+    /// # Errors
+    /// The configuration has none of that name, or the mock cluster could not be started.
+    pub fn open(config: &Config, name: &str) -> Result<Self> {
+        let kafka = config.clusters.get(name).with_context(|| format!("the cluster {name} is not configured"))?;
+        let (servers, embedded) = match &kafka.brokers {
             Brokers::Servers(servers) => (servers.clone(), None),
             Brokers::Embedded => {
-                let embedded = Embedded::start(topics(config))?;
+                let embedded = Embedded::start(topics(config, name))?;
                 let servers = embedded.servers().to_owned();
                 info!(servers, "Embedded mock cluster: for a first look, and gone with this process");
                 (servers, Some(embedded))
             }
         };
-        let producer = Producer::new(&config.kafka, &servers);
-        let shadow = ShadowReaders::new(&config.kafka, &servers, TopicIds::new(&config.kafka, &servers));
-        let watermarks = Watermarks::new(&config.kafka, &servers);
-        Ok(Self { kafka: config.kafka.clone(), servers, producer, shadow, watermarks, embedded })
+        let producer = Producer::new(kafka, &servers);
+        let shadow = ShadowReaders::new(kafka, &servers, TopicIds::new(kafka, &servers));
+        let watermarks = Watermarks::new(kafka, &servers);
+        Ok(Self { kafka: kafka.clone(), servers, producer, shadow, watermarks, embedded })
     }
 
     /// How it was configured.
@@ -76,10 +88,10 @@ impl Cluster {
     }
 }
 
-/// Every topic that the configuration names, once, with its number of partitions.
-fn topics(config: &Config) -> BTreeMap<String, i32> {
+/// Every topic that the configuration names of a cluster, once, with its number of partitions.
+fn topics(config: &Config, cluster: &str) -> BTreeMap<String, i32> {
     let mut topics = BTreeMap::new();
-    for pipeline in config.pipelines.values() {
+    for pipeline in config.pipelines.values().filter(|pipeline| pipeline.cluster == cluster) {
         let outputs = pipeline.outputs.values().map(|output| &output.topic);
         for topic in pipeline.topics.iter().chain(outputs) {
             topics.insert(topic.clone(), Embedded::PARTITIONS);

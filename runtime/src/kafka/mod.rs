@@ -15,7 +15,7 @@ pub mod topic_ids;
 pub mod topics;
 mod watermarks;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Clusters};
 pub use embedded::Embedded;
 pub use producer::{DeliveryError, Producer};
 pub use raw::share_memory_between_threads;

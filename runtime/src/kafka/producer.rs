@@ -12,10 +12,7 @@ use rdkafka::error::RDKafkaErrorCode;
 use reports::{Done, Waiting};
 use tokio::sync::Semaphore;
 
-use super::{
-    client::{self, UNACKNOWLEDGED_BYTES},
-    raw,
-};
+use super::{client, raw};
 use crate::{config, record::Record};
 
 /// What librdkafka and our own books take for a record and for each of its headers, beside their bytes; rounded up.
@@ -33,6 +30,8 @@ const FULL_BACKOFF: Duration = Duration::from_millis(20);
 #[derive(Clone)]
 pub struct Producer {
     bytes: Arc<Semaphore>,
+    /// The whole bound.
+    most: u32,
     channel: Arc<Channel>,
 }
 
@@ -53,20 +52,23 @@ impl Producer {
         let together = client::producer(kafka, servers);
         let mut alone = together.clone();
         alone.set("batch.num.messages", "1");
+        let most = u32::try_from(kafka.unacknowledged).unwrap_or(u32::MAX);
         Self {
-            bytes: Arc::new(Semaphore::new(UNACKNOWLEDGED_BYTES)),
+            bytes: Arc::new(Semaphore::new(most as usize)),
+            most,
             channel: Channel::new(together, Some(Channel::new(alone, None))),
         }
     }
 
-    /// Sends a record, once fewer than [`UNACKNOWLEDGED_BYTES`] are without acknowledgement.
+    /// Sends a record, once few enough bytes are without acknowledgement. One that is larger than the whole bound waits
+    /// until it is alone.
     ///
     /// `done` is called exactly once, with what became of it: mostly by the client's thread, so it must be quick, but
     /// before this returns if the record is refused at once. A future that is dropped before it is ready has sent
     /// nothing, and drops `done` uncalled.
     pub async fn send(&self, record: &Record<'_>, done: impl FnOnce(Result<(), DeliveryError>) + Send + 'static) {
         let mut done: Done = Box::new(done);
-        let mut permit = match Arc::clone(&self.bytes).acquire_many_owned(cost(record)).await {
+        let mut permit = match Arc::clone(&self.bytes).acquire_many_owned(cost(record).min(self.most)).await {
             Ok(permit) => permit,
             Err(closed) => return done(Err(DeliveryError::Failed(closed.to_string()))),
         };
@@ -88,12 +90,12 @@ impl Producer {
     /// Waits until every record sent so far is acknowledged or has failed, and says whether that was in time. Records
     /// sent meanwhile wait, too.
     pub async fn flush(&self, within: Duration) -> bool {
-        tokio::time::timeout(within, self.bytes.acquire_many(all())).await.is_ok()
+        tokio::time::timeout(within, self.bytes.acquire_many(self.most)).await.is_ok()
     }
 
     /// Bytes without an acknowledgement, with what the client takes beside the records' own.
     pub fn unacknowledged(&self) -> usize {
-        UNACKNOWLEDGED_BYTES.saturating_sub(self.bytes.available_permits())
+        (self.most as usize).saturating_sub(self.bytes.available_permits())
     }
 }
 
@@ -103,12 +105,7 @@ impl fmt::Debug for Producer {
     }
 }
 
-/// The whole bound, in the semaphore's type.
-fn all() -> u32 {
-    u32::try_from(UNACKNOWLEDGED_BYTES).unwrap_or(u32::MAX)
-}
-
-/// The bytes to count for a record. One above the whole bound counts as the whole bound: it waits until it is alone.
+/// The bytes to count for a record.
 fn cost(record: &Record<'_>) -> u32 {
     let headers = record.headers.iter().map(|header| {
         let value = header.value.as_ref().map_or(0, |value| value.len());
@@ -116,5 +113,5 @@ fn cost(record: &Record<'_>) -> u32 {
     });
     let body = [&record.key, &record.payload].into_iter().flatten().map(|bytes| bytes.len());
     let bytes = RECORD_OVERHEAD + headers.chain(body).sum::<usize>();
-    u32::try_from(bytes).unwrap_or(u32::MAX).min(all())
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }

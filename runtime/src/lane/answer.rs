@@ -8,7 +8,6 @@ use super::{
     Lane,
     instances::Called,
     outbox::{Ack, Body, Letter},
-    route_limits::Passed,
     work::{Due, Work},
 };
 use crate::{
@@ -46,8 +45,8 @@ impl Lane {
             Err(violation) => return self.failed(due, &Failure::contract(&violation.to_string())),
         };
         let rejections = self.ledger.rejections(&checked);
-        if let Err(passed) = self.route_limits.admit(checked.accepted(), &rejections.iter().copied()) {
-            return self.route_is_full(&passed);
+        if !self.routes_admit(checked.accepted(), &rejections.iter().copied()) {
+            return;
         }
         kill_point!("before-apply");
         let mut applied = self.ledger.apply(checked, answer.emits.len(), self.now());
@@ -75,16 +74,25 @@ impl Lane {
         }
     }
 
-    /// Nothing of it is rejected, and an answer is void as a whole: whoever judges next gets these messages, too.
-    pub(super) fn route_is_full(&mut self, passed: &Passed) {
+    /// Whether the routes take this (see [`RouteLimits::admit`]). If one does not, nothing of it is rejected, and an answer
+    /// is void as a whole: whoever judges next gets these messages, too.
+    ///
+    /// [`RouteLimits::admit`]: super::route_limits::RouteLimits::admit
+    pub(super) fn routes_admit<'r>(
+        &mut self,
+        accepted: &OffsetSet,
+        rejected: &(impl Iterator<Item = (Offset, Option<&'r str>)> + Clone),
+    ) -> bool {
+        let Err(passed) = self.route_limits.admit(accepted, rejected) else { return true };
         self.instance = None;
         self.ledger.lose_instance();
         self.halt(&format!(
-            "{passed}: the guest is more likely wrong than the messages, and none of these is rejected; mend the guest, or raise the limit, and restart"
+            "{passed}: the guest is more likely wrong than the messages, and none of these is rejected; mend the guest or raise the limit, and restart; `deadletter resume` lets as many through again"
         ));
         if passed.then == LimitThen::Stop {
-            self.progress.fail(format!("{} is paused: {passed}", self.source));
+            self.progress.fail(format!("{}: {passed}, and its limit says \"stop\"", self.source));
         }
+        false
     }
 
     /// A route that is not configured is the dead-letter route.

@@ -105,8 +105,8 @@ impl Lane {
         }
         let room = self.shared.pipeline.batch.messages as u64;
         let expired = self.ledger.overdue(self.now(), limits.age, limits.messages.saturating_sub(room));
-        if let Err(passed) = self.route_limits.admit(&OffsetSet::new(), &expired.iter().map(|offset| (offset, None))) {
-            return self.route_is_full(&passed);
+        if !self.routes_admit(&OffsetSet::new(), &expired.iter().map(|offset| (offset, None))) {
+            return;
         }
         self.ledger.expire(&expired);
         self.pressure = None;

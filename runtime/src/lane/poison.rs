@@ -175,7 +175,7 @@ impl Lane {
             info!(partition = %self.source, "What the guest failed at is judged");
         }
         for (offset, failure) in suspects {
-            if !self.ledger.give_up(offset) {
+            if !self.gives_up(offset) {
                 continue;
             }
             warn!(partition = %self.source, %offset, code = failure.kind.code(), "The guest fails at this message alone, and has judged none well yet: it is rejected once another one is");
@@ -190,8 +190,8 @@ impl Lane {
     }
 
     fn found(&mut self, (offset, failure): Culprit, hands: &[InHand]) {
-        if !self.ledger.give_up(offset) {
-            return; // the host rejected it meanwhile
+        if !self.gives_up(offset) {
+            return;
         }
         // A batch of one gave nothing to compare with: the next one like it needs a guest that did well since.
         if matches!(hands, [only] if only.batch.len() == 1) {
@@ -199,6 +199,13 @@ impl Lane {
         }
         let hand = hands.iter().find(|hand| hand.batch.find(offset).is_some());
         self.convict(offset, Arc::new(rejection(&failure)), hand);
+    }
+
+    /// Whether a culprit may go to its route: not if that is full, nor if the host rejected it meanwhile.
+    fn gives_up(&mut self, culprit: Offset) -> bool {
+        !self.halted
+            && self.routes_admit(&OffsetSet::new(), &std::iter::once((culprit, None)))
+            && self.ledger.give_up(culprit)
     }
 
     /// The message is rejected in the place of the guest, which cannot.

@@ -9,6 +9,8 @@ use rdkafka::{
 use super::*;
 use crate::config::{Brokers, Properties, SeekThreshold, Shadow};
 
+const UNACKNOWLEDGED: usize = 32 << 20;
+
 /// Every wait of these tests ends with this.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -22,6 +24,7 @@ fn producer(servers: &str, properties: &[(&str, &str)]) -> Producer {
         consumer: Properties::default(),
         producer: Properties(own.collect::<BTreeMap<_, _>>()),
         shadow,
+        unacknowledged: UNACKNOWLEDGED,
     };
     Producer::new(&kafka, servers)
 }
@@ -114,7 +117,7 @@ async fn the_bound_on_bytes_holds_senders_back_and_a_record_above_it_waits_until
 
     let huge = tokio::spawn({
         let (producer, done) = (producer.clone(), done());
-        async move { producer.send(&record(UNACKNOWLEDGED_BYTES + 1), done).await }
+        async move { producer.send(&record(UNACKNOWLEDGED + 1), done).await }
     });
     cluster.broker_up(1).unwrap();
     huge.await.unwrap();
@@ -128,7 +131,7 @@ async fn a_full_queue_is_waited_for() {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", cluster.bootstrap_servers()).set("queue.buffering.max.messages", "1");
     let producer =
-        Producer { bytes: Arc::new(Semaphore::new(UNACKNOWLEDGED_BYTES)), channel: Channel::new(config, None) };
+        Producer { bytes: Arc::new(Semaphore::new(1 << 20)), most: 1 << 20, channel: Channel::new(config, None) };
     let (done, answers) = answers();
     for _ in 0..20 {
         producer.send(&record(100), done()).await;

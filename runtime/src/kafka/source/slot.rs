@@ -55,8 +55,8 @@ pub(super) struct Slot {
 /// `next` may end it.
 enum Flow {
     Reading,
-    /// Paused, with a batch for which there was no room.
-    Paused(Box<Batch>),
+    /// The batch for which there was no room is dropped: it is read again on resume, as what the client had prefetched is.
+    Paused,
     /// The lane has caught up; the client has still to be told.
     Resuming,
 }
@@ -167,21 +167,18 @@ impl Slot {
 
     /// Closes the growing batch and hands it over, waiting a little for room unless the lane is known to be slow.
     pub(super) fn hand_over(&mut self, budget: &Budget, runtime: &Handle) -> Handed {
-        if self.building.is_empty() {
-            return Handed::Over;
-        }
+        let Some(first) = self.building.offsets().first().copied() else { return Handed::Over };
         let batch = self.close();
         self.since = None;
         let patience =
             if self.slow_until.is_some_and(|until| Instant::now() < until) { Duration::ZERO } else { PATIENCE };
-        match self.send(batch, budget, Some((runtime, patience))) {
-            (Handed::Full, Some(batch)) => {
-                self.flow = Flow::Paused(Box::new(batch));
-                self.slow_until = Some(Instant::now() + SLOW_FOR);
-                Handed::Full
-            }
-            (handed, _) => handed,
+        let (handed, _) = self.send(batch, budget, Some((runtime, patience)));
+        if handed == Handed::Full {
+            self.next = NextOffset::new(first).unwrap_or(self.next);
+            self.flow = Flow::Paused;
+            self.slow_until = Some(Instant::now() + SLOW_FOR);
         }
+        handed
     }
 
     /// Closes the growing batch only if there is room for it at once.
@@ -207,18 +204,21 @@ impl Slot {
         std::mem::replace(&mut self.building, another)
     }
 
-    /// Hands over the batch for which the partition was paused, once the lane has caught up.
-    pub(super) fn retry(&mut self, budget: &Budget) -> Handed {
-        if self.room() < ROOM_TO_RESUME {
-            let gone = self.batches.as_ref().is_none_or(mpsc::Sender::is_closed);
-            return if gone { Handed::Gone } else { Handed::Full };
+    /// Lets a paused partition go on, once its lane has caught up and there is room for a batch.
+    pub(super) fn retry(&mut self, budget: &Budget, limits: BatchLimits) -> Handed {
+        if self.batches.as_ref().is_none_or(mpsc::Sender::is_closed) {
+            return Handed::Gone;
         }
-        let Flow::Paused(batch) = std::mem::replace(&mut self.flow, Flow::Resuming) else { return Handed::Over };
-        let (handed, back) = self.send(*batch, budget, None);
-        if let Some(batch) = back {
-            self.flow = Flow::Paused(Box::new(batch));
+        if self.room() < ROOM_TO_RESUME || !budget.has_room_for(limits.bytes) {
+            return Handed::Full;
         }
-        handed
+        self.flow = Flow::Resuming;
+        Handed::Over
+    }
+
+    /// Bytes of the batch that grows.
+    pub(super) fn growing(&self) -> usize {
+        self.building.bytes()
     }
 
     /// How many batches the lane would take at once.
@@ -233,14 +233,19 @@ impl Slot {
         if self.progress.is_halted() {
             return (Handed::Full, Some(batch));
         }
-        let share = budget.share(&batch);
+        let share = budget.share(batch.bytes());
+        let patience = patience.filter(|(_, patience)| !patience.is_zero());
+        // A lane that is not waited for may have a second batch waiting only while there is plenty: slow lanes are not to
+        // take all there is.
+        let is_greedy =
+            patience.is_none() && batches.capacity() < batches.max_capacity() && !budget.is_half_free(share);
         let at_once = match (batches.try_reserve(), Arc::clone(&budget.permits).try_acquire_many_owned(share)) {
             (Err(TrySendError::Closed(())), _) => return (Handed::Gone, None),
-            (Ok(room), Ok(permit)) => Some((room, permit)),
+            (Ok(room), Ok(permit)) if !is_greedy => Some((room, permit)),
             _ => None,
         };
         let in_time = at_once.or_else(|| {
-            let (runtime, patience) = patience.filter(|(_, patience)| !patience.is_zero())?;
+            let (runtime, patience) = patience?;
             let both = async {
                 let permit = Arc::clone(&budget.permits).acquire_many_owned(share).await.ok()?;
                 Some((batches.reserve().await.ok()?, permit))
@@ -258,21 +263,37 @@ impl Slot {
     }
 }
 
-/// The bytes that batches in hand may take, all lanes of a pipeline, counted in KiB.
+/// The bytes that batches may take, all lanes of a pipeline: those in hand, counted in KiB, and those that grow.
 pub(super) struct Budget {
     permits: Arc<Semaphore>,
     total: u32,
+    /// Bytes of all batches that grow.
+    pub(super) growing: usize,
 }
 
 impl Budget {
     pub(super) fn new(bytes: usize) -> Self {
         let total = u32::try_from(bytes / KIB).unwrap_or(u32::MAX).max(1);
-        Self { permits: Arc::new(Semaphore::new(total as usize)), total }
+        Self { permits: Arc::new(Semaphore::new(total as usize)), total, growing: 0 }
+    }
+
+    /// Whether nothing may grow any more before something is handed over.
+    pub(super) fn is_spent(&self) -> bool {
+        self.growing / KIB >= self.permits.available_permits()
+    }
+
+    /// Whether half of it is left when this share is given.
+    fn is_half_free(&self, share: u32) -> bool {
+        self.permits.available_permits() >= (share + self.total / 2) as usize
+    }
+
+    fn has_room_for(&self, bytes: usize) -> bool {
+        self.permits.available_permits() >= self.share(self.growing + bytes) as usize
     }
 
     /// At least one, and never more than there are: a batch larger than the whole budget travels alone.
-    fn share(&self, batch: &Batch) -> u32 {
-        u32::try_from(batch.bytes().div_ceil(KIB)).unwrap_or(u32::MAX).clamp(1, self.total)
+    fn share(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX).clamp(1, self.total)
     }
 }
 

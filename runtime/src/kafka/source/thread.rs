@@ -201,13 +201,16 @@ impl Thread {
         }
         let Some(slot) = self.slots.get_mut(*current) else { return Ok(()) };
         let limits = self.pipeline.batch;
+        let others = self.budget.growing.saturating_sub(slot.growing());
         let mut handed = Handed::Over;
         if slot.overflows(message, limits) {
             handed = slot.hand_over(&self.budget, &self.runtime);
         }
         slot.push(message);
-        if slot.is_full(limits) {
+        self.budget.growing = others + slot.growing();
+        if slot.is_growing() && (slot.is_full(limits) || self.budget.is_spent()) {
             handed = slot.hand_over(&self.budget, &self.runtime);
+            self.budget.growing = others + slot.growing();
         }
         self.poll_for = BUSY_POLL;
         match handed {
@@ -233,7 +236,7 @@ impl Thread {
         for slot in &mut self.slots {
             slot.follow_restart();
             let handed = if slot.is_paused() {
-                slot.retry(&self.budget)
+                slot.retry(&self.budget, self.pipeline.batch)
             } else if slot.is_due(self.pipeline.batch, now) {
                 slot.hand_over_if_room(&self.budget)
             } else {
@@ -252,6 +255,7 @@ impl Thread {
                 self.poll_for = BUSY_POLL;
             }
         }
+        self.budget.growing = self.slots.iter().map(Slot::growing).sum();
         Ok(())
     }
 

@@ -1,0 +1,60 @@
+//! Several pipelines in one process.
+
+mod support;
+
+use rustix::process::Signal;
+use support::{Process, SOON, Scene, broker};
+
+/// Both in one process, as the pipelines `first` and `second`.
+fn together(first: &str, second: &str) -> String {
+    let (_, second) = second.split_once("[pipelines.scene]").unwrap();
+    format!("{}\n[pipelines.second]\n{second}", first.replace("[pipelines.scene]", "[pipelines.first]"))
+}
+
+const MESSAGES: &[&str] = &["A", "R", "D", "A"];
+
+#[test]
+fn each_judges_its_own_messages_and_sigterm_drains_all() {
+    let [left, right] = ["several-left", "several-right"].map(|topic| Scene::new(broker(), topic, 1, &[]));
+    left.produce(0, MESSAGES);
+    right.produce(0, &["R", "R"]);
+    let settles_last = r#"settle = "last""#;
+    let mut process = Process::start(&together(&left.config(settles_last, ""), &right.config("", "")));
+    right.await_committed(0, 2);
+    left.await_committed(0, 2);
+    process.signal(Signal::TERM);
+    assert_eq!(process.wait(SOON).code(), Some(0), "{}", process.stderr());
+    assert_eq!((left.rejected(0, "now"), left.rejected(0, "late")), (vec![1], vec![2]));
+    assert_eq!(right.rejected(0, "now"), [0, 1]);
+    assert_eq!((left.committed(0), right.committed(0)), (Some(4), Some(2)));
+    let pipeline = |letters: &[support::Stored]| letters[0].header("deadletter.pipeline").unwrap().to_owned();
+    assert_eq!([pipeline(&left.letters()), pipeline(&right.letters())], ["first", "second"]);
+}
+
+#[test]
+fn one_that_stops_is_named_and_the_others_are_drained() {
+    let [good, bad] = ["several-good", "several-bad"].map(|topic| Scene::new(broker(), topic, 1, &[]));
+    good.produce(0, MESSAGES);
+    let limit = r#"limit = { ratio = 0, then = "stop" }"#;
+    let stops = bad.config("", "").replace(r#"limit = "off""#, limit);
+    let mut process = Process::start(&together(&good.config(r#"settle = "last""#, ""), &stops));
+    good.await_committed(0, 2);
+    bad.produce(0, &["R"]);
+    assert_eq!(process.wait(SOON).code(), Some(1), "{}", process.stderr());
+    let said = process.stderr();
+    assert!(said.contains("pipeline second stopped: several-bad[0]: route `dead-letter` would get more"), "{said}");
+    assert_eq!(good.rejected(0, "late"), [2]);
+    assert_eq!((good.committed(0), bad.committed(0).unwrap_or_default()), (Some(4), 0));
+}
+
+#[test]
+fn none_begins_while_another_one_cannot() {
+    let [good, bad] = ["several-ready", "several-missing"].map(|topic| Scene::new(broker(), topic, 1, &[]));
+    good.produce(0, MESSAGES);
+    let misses = bad.config("", "").replace("several-missing.dlq", "several-nowhere");
+    let mut process = Process::start(&together(&good.config("", ""), &misses));
+    assert_eq!(process.wait(SOON).code(), Some(1), "{}", process.stderr());
+    let said = process.stderr();
+    assert!(said.contains("pipeline second: ") && said.contains("several-nowhere"), "{said}");
+    assert!(good.letters().is_empty() && good.committed(0).is_none());
+}
