@@ -6,27 +6,49 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use super::{DeadLetter, Origin, RecordHeader};
+use super::{DeadLetter, Headers, Origin, RecordHeader};
 use crate::{config::Dialect, message::Timestamp};
 
 /// Opens our block. Whoever strips it strips from the last of these on, so that a dead letter of a dead letter keeps
 /// its first block.
 const VERSION: &str = "deadletter.version";
 
+/// What stays of a dialect's block where there is no room for all of it: which message it is, with the timestamp, which
+/// is the message's and not ours, why it is here in one word, and what a replay goes by.
+const ESSENTIAL: [&str; 14] = [
+    VERSION,
+    "deadletter.topic",
+    "deadletter.partition",
+    "deadletter.offset",
+    "deadletter.timestamp",
+    "deadletter.timestamp-type",
+    "deadletter.route",
+    "deadletter.code",
+    "deadletter.replays",
+    "deadletter.payload-status",
+    "__connect.errors.topic",
+    "__connect.errors.partition",
+    "__connect.errors.offset",
+    "__connect.errors.exception.class.name",
+];
+
 /// The last millisecond that RFC 3339 can write.
 const END_OF_9999: i64 = 253_402_300_799_999;
 
-/// One block for each dialect; ours comes first, whatever the order in the configuration.
+/// One block for each dialect; ours comes first, whatever the order in the configuration. What is essential is said
+/// once, in the first of them.
 pub(super) fn headers<'a>(letter: &DeadLetter<'a>, origin: &'a Origin, dialects: &[Dialect]) -> Vec<RecordHeader<'a>> {
     let mut facts: Vec<(&'static str, Cow<'a, str>)> = Vec::with_capacity(26);
     if dialects.contains(&Dialect::Deadletter) {
         deadletter(letter, origin, &mut facts);
     }
-    if dialects.contains(&Dialect::Connect) {
+    let all = letter.headers == Headers::All;
+    if dialects.contains(&Dialect::Connect) && (all || facts.is_empty()) {
         connect(letter, origin, &mut facts);
     }
     facts
         .into_iter()
+        .filter(|(name, _)| all || ESSENTIAL.contains(name))
         .map(|(name, value)| RecordHeader { name: name.as_bytes().into(), value: Some(bytes(value)) })
         .collect()
 }

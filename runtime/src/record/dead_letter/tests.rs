@@ -36,7 +36,7 @@ fn source() -> TopicPartition {
 
 fn letter<'a>(source: &'a TopicPartition, content: Content<'a>, rejection: &'a Rejection) -> DeadLetter<'a> {
     let offset = Offset::new(42).unwrap();
-    DeadLetter { source, offset, content, rejection, attempts: 1, failed_at: FAILED_AT }
+    DeadLetter { source, offset, content, rejection, attempts: 1, failed_at: FAILED_AT, headers: Headers::All }
 }
 
 fn batch(key: Option<&[u8]>, payload: Option<&[u8]>, headers: &[(&[u8], Option<&[u8]>)]) -> Batch {
@@ -117,6 +117,42 @@ fn our_block_comes_before_that_of_connect_in_any_order_of_the_configuration() {
 }
 
 #[test]
+fn what_is_essential_stays_of_one_dialect_and_all_of_the_message() {
+    let (source, rejection, origin) = (source(), rejection(), origin());
+    let batch = batch(Some(b"k"), Some(b"v"), &[(b"a", Some(b"1"))]);
+    let ours = "\
+deadletter.version=1
+deadletter.topic=orders
+deadletter.partition=7
+deadletter.offset=42
+deadletter.timestamp=1600000000000
+deadletter.timestamp-type=CreateTime
+deadletter.route=dead-letter
+deadletter.code=no-amount
+deadletter.replays=0
+deadletter.payload-status=full
+";
+    let connects = "\
+__connect.errors.topic=orders
+__connect.errors.partition=7
+__connect.errors.offset=42
+__connect.errors.exception.class.name=no-amount
+";
+    for (dialects, expected) in [
+        (&[Dialect::Deadletter][..], ours),
+        (&[Dialect::Connect, Dialect::Deadletter], ours),
+        (&[Dialect::Connect], connects),
+    ] {
+        let route = route(dialects);
+        let mut letter = letter(&source, Content::Full(batch.get(0).unwrap()), &rejection);
+        letter.headers = Headers::Essential;
+        let record = letter.to_record(&origin, &route, None);
+        assert_eq!(lines(&record), format!("a=1\n{expected}"));
+        assert_eq!((record.key.as_deref(), record.payload.as_deref()), (Some(&b"k"[..]), Some(&b"v"[..])));
+    }
+}
+
+#[test]
 fn a_stub_has_coordinates_but_nothing_of_the_message() {
     let (source, rejection, origin) = (source(), rejection(), origin());
     let absent = OURS.replace("deadletter.timestamp=1600000000000\ndeadletter.timestamp-type=CreateTime\n", "");
@@ -159,6 +195,7 @@ fn a_dead_letter_of_a_dead_letter_keeps_the_first_block() {
         rejection: &again,
         attempts: 3,
         failed_at: i64::MAX,
+        headers: Headers::All,
     };
     let expected = format!(
         "a=1\n{OURS}\
