@@ -49,9 +49,9 @@ const MESSAGES: &[Message] = &[
     },
 ];
 
-const BOTH: &str = r#"
+const ALL: &str = r#"
     settle = "50ms"
-    routes.dead-letter.dialects = ["connect", "deadletter"]
+    routes.dead-letter.dialects = ["spring", "connect", "deadletter"]
 "#;
 
 /// Through our own producer: no other here writes names that are not UTF-8.
@@ -90,6 +90,8 @@ fn lines(letter: &Stored) -> Vec<String> {
 }
 
 fn block(topic: &str, offset: usize, code: &str) -> Vec<String> {
+    // Spring writes eight bytes; all of our offsets fit into the last.
+    let timestamp = 1_600_000_000_123_i64.to_be_bytes();
     format!(
         "deadletter.version=1|deadletter.topic={topic}|deadletter.partition=1|deadletter.offset={offset}|\
          deadletter.timestamp=1600000000123|deadletter.timestamp-type=CreateTime|deadletter.group={topic}|\
@@ -99,7 +101,14 @@ fn block(topic: &str, offset: usize, code: &str) -> Vec<String> {
          __connect.errors.topic={topic}|__connect.errors.partition=1|__connect.errors.offset={offset}|\
          __connect.errors.connector.name=scene|__connect.errors.task.id=1|__connect.errors.stage=dead-letter|\
          __connect.errors.class.name={code}|__connect.errors.exception.class.name={code}|\
-         __connect.errors.exception.message=as its class says"
+         __connect.errors.exception.message=as its class says|\
+         kafka_dlt-exception-fqcn={code}|kafka_dlt-exception-cause-fqcn={code}|\
+         kafka_dlt-exception-message=as its class says|kafka_dlt-original-topic={topic}|\
+         kafka_dlt-original-partition=\\x00\\x00\\x00\\x01|\
+         kafka_dlt-original-offset=\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x{offset:02x}|\
+         kafka_dlt-original-timestamp={}|kafka_dlt-original-timestamp-type=CreateTime|\
+         kafka_dlt-original-consumer-group={topic}",
+        timestamp.escape_ascii()
     )
     .split('|')
     .map(str::to_owned)
@@ -118,7 +127,7 @@ fn a_dead_letter_is_its_message_and_our_headers() {
     for (class, code) in [("R", "now"), ("D", "late")] {
         let scene = Scene::new(broker(), &format!("golden-{code}"), 3, &[]);
         produce(&scene.topic);
-        let letters = judged(&scene, class, BOTH);
+        let letters = judged(&scene, class, ALL);
         assert_eq!(letters.len(), MESSAGES.len());
         for (offset, (message, letter)) in MESSAGES.iter().zip(&letters).enumerate() {
             assert_eq!(letter.partition, 1, "{code} {offset}");
@@ -136,11 +145,11 @@ fn a_dead_letter_of_a_dead_letter_keeps_the_first_block() {
     let first = Scene::new(broker(), "golden-first", 3, &[]);
     produce(&first.topic);
     let original = r#"routes.dead-letter.timestamp = "original""#;
-    let letters = judged(&first, "R", &format!("{BOTH}\n{original}"));
+    let letters = judged(&first, "R", &format!("{ALL}\n{original}"));
     let second = Scene { broker: broker(), topic: first.dead_letters() };
     broker().create_topic(&second.dead_letters(), 3, &[]);
     broker().create_topic(&second.copies(), 3, &[]);
-    let again = judged(&second, "D", BOTH);
+    let again = judged(&second, "D", ALL);
     assert_eq!(again.len(), letters.len());
     for (offset, (letter, again)) in letters.iter().zip(&again).enumerate() {
         assert_eq!(letter.timestamp, Some(1_600_000_000_123), "{offset}");

@@ -151,19 +151,59 @@ fn a_message_of_a_topic_that_was_made_anew_becomes_a_stub() {
 }
 
 #[test]
-fn a_message_too_large_for_its_route_becomes_a_stub_once() {
-    let scene = Scene { broker: broker(), topic: "too-large".to_owned() };
-    broker().create_topic(&scene.topic, 1, &[]);
-    broker().create_topic(&scene.copies(), 1, &[]);
-    broker().create_topic(&scene.dead_letters(), 1, &[("max.message.bytes", "4000")]);
-    scene.produce(0, &["R", &format!("R{}", "x".repeat(8000)), "R"]);
-    let running = Running::start(&scene.config("", ""));
-    scene.await_committed(0, 3);
-    let statuses: Vec<_> =
-        scene.letters().iter().map(|letter| letter.header("deadletter.payload-status").unwrap().to_owned()).collect();
-    assert_eq!(statuses.iter().filter(|status| *status == "too-large").count(), 1, "{statuses:?}");
-    assert_eq!(statuses.len(), 3);
-    assert_eq!(running.stop().tally.stubs, counts(&[("too-large", 1)]));
+fn a_message_too_large_for_its_route_goes_with_fewer_headers_and_then_becomes_a_stub() {
+    for (class, code) in [("R", "now"), ("D", "late")] {
+        let scene = Scene { broker: broker(), topic: format!("too-large-{code}") };
+        broker().create_topic(&scene.topic, 1, &[]);
+        broker().create_topic(&scene.copies(), 1, &[]);
+        broker().create_topic(&scene.dead_letters(), 1, &[("max.message.bytes", "4000")]);
+        // Our headers take about 1,000 bytes, or 350.
+        let payload = |size| Some("x".repeat(size).into_bytes());
+        let headers = vec![("trace".to_owned(), Some(b"1".to_vec())), ("trace".to_owned(), None)];
+        let key = Some(b"key".to_vec());
+        let sizes = [0, 2500, 3500, 3800, 8000, 0];
+        let records = sizes.map(|size| Record {
+            key: key.clone(),
+            payload: payload(size),
+            headers: headers.clone(),
+            ..Record::default()
+        });
+        broker().produce(&scene.topic, &records);
+        let dialects = r#"routes.dead-letter.dialects = ["deadletter", "connect"]"#;
+        let running =
+            Running::start(&scene.config(&format!(r#"class = "{class}""#), &format!("settle = \"50ms\"\n{dialects}")));
+        scene.await_committed(0, 6);
+        assert_eq!(running.stop().tally.stubs, counts(&[("too-large", 2)]), "{code}");
+
+        let mut letters = scene.letters();
+        letters.sort_by_key(|letter| letter.header("deadletter.offset").unwrap().to_owned());
+        let got: Vec<_> = letters
+            .iter()
+            .map(|letter| {
+                let size = letter.payload.as_ref().map(Vec::len);
+                (letter.header("deadletter.payload-status").unwrap(), size, letter.headers.len())
+            })
+            .collect();
+        let (all, few, stub) = (2 + 16 + 9, 2 + 10, 16 - 2 + 9);
+        let expected = [
+            ("full", Some(0), all),
+            ("full", Some(2500), all),
+            ("full", Some(3500), few),
+            ("too-large", None, stub),
+            ("too-large", None, stub),
+            ("full", Some(0), all),
+        ];
+        assert_eq!(got, expected, "{code}");
+        let lean = &letters[2];
+        assert_eq!((&lean.key, &lean.payload), (&key, &payload(3500)), "{code}");
+        let names: Vec<_> = lean.headers.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
+        let known = "version topic partition offset timestamp timestamp-type route code replays payload-status";
+        let ours: Vec<_> = known.split(' ').map(|name| format!("deadletter.{name}")).collect();
+        assert_eq!(names, [vec!["trace".to_owned(); 2], ours].concat(), "{code}");
+        assert_eq!(lean.header("deadletter.code"), Some(code));
+        assert_eq!(scene.lines(&["WARN", "does not take a record of this size"]).len(), 3, "each once: {code}");
+        assert_eq!(scene.lines(&["ERROR", "a stub goes in its place"]).len(), 2, "{code}");
+    }
 }
 
 #[test]

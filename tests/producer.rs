@@ -14,7 +14,7 @@ use deadletter::{
     kafka::{DeliveryError, Producer},
     message::{Batch, Header, Timestamp, TopicPartition},
     offset::Offset,
-    record::{Content, DeadLetter, Missing, Origin, Record, RecordHeader, Stub},
+    record::{self, Content, DeadLetter, Missing, Origin, Record, RecordHeader, Stub},
     verdict::Rejection,
 };
 use support::{Headers, SOON, broker, kafka};
@@ -144,6 +144,7 @@ async fn a_dead_letter_and_its_stub_arrive_as_made() {
             rejection: &rejection,
             attempts: 1,
             failed_at: 0,
+            headers: record::Headers::All,
         };
         let record = letter.to_record(&origin, &route, Some(4));
         assert_eq!(send(&producer, &record).await, Ok(()));

@@ -324,4 +324,6 @@ pub enum Dialect {
     Deadletter,
     /// `__connect.errors.*`, as Kafka Connect writes them.
     Connect,
+    /// `kafka_dlt-*`, as Spring Kafka writes them.
+    Spring,
 }

@@ -66,7 +66,7 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!((&*route.topic, route.partition), ("orders.dlq", PartitionChoice::Key));
     assert_eq!((route.timestamp, route.key), (TimestampChoice::Original, KeyChoice::Coordinates));
     assert_eq!(route.create.map(|create| (create.partitions, create.replicas)), Some((12, 3)));
-    assert_eq!(route.dialects, [Dialect::Connect, Dialect::Deadletter]);
+    assert_eq!(route.dialects, [Dialect::Connect, Dialect::Spring, Dialect::Deadletter]);
     assert_eq!(config.pipelines["letters"].start, Start::Latest);
     assert_eq!((&*orders.cluster, &*config.pipelines["letters"].cluster), (DEFAULT_CLUSTER, "letters"));
 }

@@ -16,7 +16,7 @@ use crate::{
     kafka::DeliveryError,
     ledger::Applied,
     offset::{Offset, OffsetSet},
-    record::Stub,
+    record::{Headers, Stub},
     verdict::{Answer, Emit, Outcome, Rejection, Verdict},
 };
 
@@ -141,13 +141,10 @@ impl Lane {
     pub(super) fn heard(&mut self, ack: Ack) {
         match ack {
             Ack::Letter(offset, _, Ok(())) => {
-                self.ledger.letter_acked(offset);
+                self.letter_is_settled(offset);
                 self.shared.tally.add(|tally| tally.dead_letters += 1);
             }
-            Ack::Letter(offset, rejection, Err(DeliveryError::TooLarge)) => {
-                warn!(partition = %self.source, %offset, code = rejection.code, "The route's topic does not take a record of this size: a stub goes in its place");
-                self.push_stub(offset, rejection, Stub::TooLarge);
-            }
+            Ack::Letter(offset, rejection, Err(DeliveryError::TooLarge)) => self.letter_is_too_large(offset, rejection),
             Ack::StubTooLarge(offset) => {
                 self.stub_refused = Some(offset);
                 self.halt(&format!("the topic of a route does not even take offset {offset} without its payload"));
@@ -174,6 +171,23 @@ impl Lane {
         }
     }
 
+    /// It is made smaller twice: first without the headers that can be spared, and then without the payload.
+    fn letter_is_too_large(&mut self, offset: Offset, rejection: Arc<Rejection>) {
+        if self.lean.insert(offset) {
+            warn!(partition = %self.source, %offset, code = rejection.code, "The route's topic does not take a record of this size: it goes once more, without the headers that can be spared");
+            self.backlog.put_back(offset, rejection);
+        } else {
+            error!(partition = %self.source, %offset, code = rejection.code, "The route's topic does not take the payload of a message, not even with few headers: a stub goes in its place");
+            self.push_stub(offset, rejection, Stub::TooLarge);
+        }
+    }
+
+    /// Nothing more is sent of it.
+    pub(super) fn letter_is_settled(&mut self, offset: Offset) {
+        self.lean.remove(offset);
+        self.ledger.letter_acked(offset);
+    }
+
     fn delivery_failed(&mut self, why: &str) {
         self.shared.tally.add(|tally| tally.delivery_failures += 1);
         let said = self.is_backing_off();
@@ -192,6 +206,10 @@ impl Lane {
 
     pub(super) fn push_letter(&mut self, offset: Offset, rejection: Arc<Rejection>, body: Body) {
         let attempts = self.ledger.attempt(offset);
-        self.outbox.push_letter(Letter { offset, rejection, attempts, body });
+        let headers = match body {
+            Body::Full(_) if self.lean.contains(offset) => Headers::Essential,
+            Body::Full(_) | Body::Stub(_) => Headers::All,
+        };
+        self.outbox.push_letter(Letter { offset, rejection, attempts, headers, body });
     }
 }

@@ -60,7 +60,7 @@ use crate::{
     },
     ledger::{Ledger, Rejected},
     message::{Batch, TopicPartition},
-    offset::Offset,
+    offset::{Offset, OffsetSet},
     operator::Paused,
 };
 
@@ -140,6 +140,8 @@ pub struct Lane {
     paused: Option<Paused>,
     /// How often it went on after a pause.
     restarts: u32,
+    /// Rejected messages that were too large for their route with all headers.
+    lean: OffsetSet,
     /// Its dead letter will never be acknowledged, not even without the payload.
     stub_refused: Option<Offset>,
     /// An emitted record will never be acknowledged.
@@ -187,6 +189,7 @@ impl Lane {
             halted: false,
             paused: None,
             restarts: 0,
+            lean: OffsetSet::new(),
             stub_refused: None,
             emit_refused: false,
             ending: None,

@@ -15,7 +15,7 @@ use crate::{
     ledger::CallId,
     message::TopicPartition,
     offset::Offset,
-    record::{Content, DeadLetter, Origin, Record, RecordHeader, Stub},
+    record::{Content, DeadLetter, Headers, Origin, Record, RecordHeader, Stub},
     verdict::{Emit, Rejection},
 };
 
@@ -36,6 +36,7 @@ pub(super) struct Letter {
     pub(super) offset: Offset,
     pub(super) rejection: Arc<Rejection>,
     pub(super) attempts: u32,
+    pub(super) headers: Headers,
     pub(super) body: Body,
 }
 
@@ -119,6 +120,7 @@ impl Outbox {
             rejection: &letter.rejection,
             attempts: letter.attempts,
             failed_at: now_millis(),
+            headers: letter.headers,
         };
         let record = dead_letter.to_record(&self.to.origin, route, *partitions);
         let (acks, offset, rejection) = (self.acks.clone(), letter.offset, Arc::clone(&letter.rejection));

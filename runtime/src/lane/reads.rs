@@ -161,7 +161,7 @@ impl Lane {
         match self.shared.pipeline.on_gone {
             OnGone::Stub => self.push_stub(offset, rejection, Stub::Missing(missing)),
             OnGone::Accept => {
-                self.ledger.letter_acked(offset);
+                self.letter_is_settled(offset);
                 self.shared.tally.add(|tally| tally.gone += 1);
             }
         }

@@ -36,6 +36,18 @@ pub struct DeadLetter<'a> {
     pub attempts: u32,
     /// When it was rejected, in milliseconds since the epoch.
     pub failed_at: i64,
+    /// Which of our headers it gets.
+    pub headers: Headers,
+}
+
+/// Which of our headers a dead letter gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Headers {
+    /// Those of every dialect of its route.
+    All,
+    /// Those of one dialect that say which message it is and what it takes to replay it: beside the payload there is
+    /// no room for more.
+    Essential,
 }
 
 /// What there is of a rejected message.
@@ -123,7 +135,7 @@ impl<'a> DeadLetter<'a> {
     }
 
     /// The record to produce: key, payload and headers of the message byte for byte, then one block of headers for
-    /// each dialect. A stub has neither payload nor the message's headers.
+    /// each dialect, or as much of it as `headers` says. A stub has neither payload nor the message's headers.
     ///
     /// `partitions` is the number of partitions of the route's topic; without it the key chooses.
     pub fn to_record(&self, origin: &'a Origin, route: &'a Route, partitions: Option<i32>) -> Record<'a> {

@@ -6,75 +6,134 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use super::{DeadLetter, Origin, RecordHeader};
+use super::{DeadLetter, Headers, Origin, RecordHeader};
 use crate::{config::Dialect, message::Timestamp};
 
 /// Opens our block. Whoever strips it strips from the last of these on, so that a dead letter of a dead letter keeps
 /// its first block.
 const VERSION: &str = "deadletter.version";
 
+/// What stays of a dialect's block where there is no room for all of it: which message it is, with the timestamp, which
+/// is the message's and not ours, why it is here in one word, and what a replay goes by.
+const ESSENTIAL: [&str; 20] = [
+    VERSION,
+    "deadletter.topic",
+    "deadletter.partition",
+    "deadletter.offset",
+    "deadletter.timestamp",
+    "deadletter.timestamp-type",
+    "deadletter.route",
+    "deadletter.code",
+    "deadletter.replays",
+    "deadletter.payload-status",
+    "__connect.errors.topic",
+    "__connect.errors.partition",
+    "__connect.errors.offset",
+    "__connect.errors.exception.class.name",
+    "kafka_dlt-exception-fqcn",
+    "kafka_dlt-original-topic",
+    "kafka_dlt-original-partition",
+    "kafka_dlt-original-offset",
+    "kafka_dlt-original-timestamp",
+    "kafka_dlt-original-timestamp-type",
+];
+
 /// The last millisecond that RFC 3339 can write.
 const END_OF_9999: i64 = 253_402_300_799_999;
 
-/// One block for each dialect; ours comes first, whatever the order in the configuration.
+/// Names and values.
+type Facts<'a> = Vec<(&'static str, Cow<'a, [u8]>)>;
+
+/// One block for each dialect; ours comes first, whatever the order in the configuration. What is essential is said
+/// once, in the first of them.
 pub(super) fn headers<'a>(letter: &DeadLetter<'a>, origin: &'a Origin, dialects: &[Dialect]) -> Vec<RecordHeader<'a>> {
-    let mut facts: Vec<(&'static str, Cow<'a, str>)> = Vec::with_capacity(26);
+    let mut facts = Facts::with_capacity(35);
     if dialects.contains(&Dialect::Deadletter) {
         deadletter(letter, origin, &mut facts);
     }
-    if dialects.contains(&Dialect::Connect) {
+    let all = letter.headers == Headers::All;
+    if dialects.contains(&Dialect::Connect) && (all || facts.is_empty()) {
         connect(letter, origin, &mut facts);
+    }
+    if dialects.contains(&Dialect::Spring) && (all || facts.is_empty()) {
+        spring(letter, origin, &mut facts);
     }
     facts
         .into_iter()
-        .map(|(name, value)| RecordHeader { name: name.as_bytes().into(), value: Some(bytes(value)) })
+        .filter(|(name, _)| all || ESSENTIAL.contains(name))
+        .map(|(name, value)| RecordHeader { name: name.as_bytes().into(), value: Some(value) })
         .collect()
 }
 
-fn deadletter<'a>(letter: &DeadLetter<'a>, origin: &'a Origin, facts: &mut Vec<(&'static str, Cow<'a, str>)>) {
+fn deadletter<'a>(letter: &DeadLetter<'a>, origin: &'a Origin, facts: &mut Facts<'a>) {
     facts.extend([
-        (VERSION, "1".into()),
-        ("deadletter.topic", (*letter.source.topic).into()),
+        (VERSION, text("1")),
+        ("deadletter.topic", text(&*letter.source.topic)),
         ("deadletter.partition", number(letter.source.partition)),
         ("deadletter.offset", number(letter.offset)),
     ]);
     if let Some(timestamp) = letter.content.timestamp() {
         facts.push(("deadletter.timestamp", number(Timestamp::millis(timestamp))));
-        facts.push(("deadletter.timestamp-type", timestamp.kind().into()));
+        facts.push(("deadletter.timestamp-type", text(timestamp.kind())));
     }
     facts.extend([
-        ("deadletter.group", origin.group.as_str().into()),
-        ("deadletter.pipeline", origin.pipeline.as_str().into()),
-        ("deadletter.route", letter.route().into()),
-        ("deadletter.code", letter.rejection.code.as_str().into()),
-        ("deadletter.reason", letter.rejection.reason.as_str().into()),
+        ("deadletter.group", text(origin.group.as_str())),
+        ("deadletter.pipeline", text(origin.pipeline.as_str())),
+        ("deadletter.route", text(letter.route())),
+        ("deadletter.code", text(letter.rejection.code.as_str())),
+        ("deadletter.reason", text(letter.rejection.reason.as_str())),
         ("deadletter.attempts", number(letter.attempts)),
-        ("deadletter.guest", origin.guest.as_str().into()),
-        ("deadletter.failed-at", rfc3339(letter.failed_at).into()),
-        ("deadletter.replays", "0".into()),
-        ("deadletter.payload-status", letter.content.status().into()),
+        ("deadletter.guest", text(origin.guest.as_str())),
+        ("deadletter.failed-at", text(rfc3339(letter.failed_at))),
+        ("deadletter.replays", text("0")),
+        ("deadletter.payload-status", text(letter.content.status())),
     ]);
 }
 
 /// As Kafka Connect's `DeadLetterQueueReporter` writes them: a connector is a pipeline, a task is a partition, a stage
 /// is a route, a class is a code and an exception's message is a reason.
-fn connect<'a>(letter: &DeadLetter<'a>, origin: &'a Origin, facts: &mut Vec<(&'static str, Cow<'a, str>)>) {
+fn connect<'a>(letter: &DeadLetter<'a>, origin: &'a Origin, facts: &mut Facts<'a>) {
     let code = letter.rejection.code.as_str();
     facts.extend([
-        ("__connect.errors.topic", (*letter.source.topic).into()),
+        ("__connect.errors.topic", text(&*letter.source.topic)),
         ("__connect.errors.partition", number(letter.source.partition)),
         ("__connect.errors.offset", number(letter.offset)),
-        ("__connect.errors.connector.name", origin.pipeline.as_str().into()),
+        ("__connect.errors.connector.name", text(origin.pipeline.as_str())),
         ("__connect.errors.task.id", number(letter.source.partition)),
-        ("__connect.errors.stage", letter.route().into()),
-        ("__connect.errors.class.name", code.into()),
-        ("__connect.errors.exception.class.name", code.into()),
-        ("__connect.errors.exception.message", letter.rejection.reason.as_str().into()),
+        ("__connect.errors.stage", text(letter.route())),
+        ("__connect.errors.class.name", text(code)),
+        ("__connect.errors.exception.class.name", text(code)),
+        ("__connect.errors.exception.message", text(letter.rejection.reason.as_str())),
     ]);
 }
 
-fn number(number: impl fmt::Display) -> Cow<'static, str> {
-    format!("{number}").into()
+/// As Spring Kafka's `DeadLetterPublishingRecoverer` writes them, numbers in binary and exceptions first: the class of an
+/// exception, and of its cause, by which its readers group, is a code, and the message is a reason. There is no stack
+/// trace.
+fn spring<'a>(letter: &DeadLetter<'a>, origin: &'a Origin, facts: &mut Facts<'a>) {
+    let code = letter.rejection.code.as_str();
+    // What Kafka's client says of a record without one.
+    let (timestamp, kind) =
+        letter.content.timestamp().map_or((-1, "NoTimestampType"), |timestamp| (timestamp.millis(), timestamp.kind()));
+    facts.extend([
+        ("kafka_dlt-exception-fqcn", text(code)),
+        ("kafka_dlt-exception-cause-fqcn", text(code)),
+        ("kafka_dlt-exception-message", text(letter.rejection.reason.as_str())),
+        ("kafka_dlt-original-topic", text(&*letter.source.topic)),
+        ("kafka_dlt-original-partition", big_endian(letter.source.partition.to_be_bytes())),
+        ("kafka_dlt-original-offset", big_endian(letter.offset.get().to_be_bytes())),
+        ("kafka_dlt-original-timestamp", big_endian(timestamp.to_be_bytes())),
+        ("kafka_dlt-original-timestamp-type", text(kind)),
+        ("kafka_dlt-original-consumer-group", text(origin.group.as_str())),
+    ]);
+}
+
+fn number(number: impl fmt::Display) -> Cow<'static, [u8]> {
+    text(number.to_string())
+}
+
+fn big_endian<const N: usize>(bytes: [u8; N]) -> Cow<'static, [u8]> {
+    Cow::Owned(bytes.to_vec())
 }
 
 fn rfc3339(millis: i64) -> String {
@@ -82,8 +141,8 @@ fn rfc3339(millis: i64) -> String {
     humantime::format_rfc3339_millis(UNIX_EPOCH + since_epoch).to_string()
 }
 
-fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
-    match text {
+fn text<'a>(text: impl Into<Cow<'a, str>>) -> Cow<'a, [u8]> {
+    match text.into() {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(text.into_bytes()),
     }

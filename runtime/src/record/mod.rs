@@ -5,7 +5,7 @@ mod dialect;
 
 use std::borrow::Cow;
 
-pub use dead_letter::{Content, DeadLetter, Missing, Origin, Stub};
+pub use dead_letter::{Content, DeadLetter, Headers, Missing, Origin, Stub};
 
 /// A record to be produced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -161,7 +161,7 @@ fn takes_large_messages(wanted: &Wanted<'_>, known: &Configuration, largest: Opt
     (limit < largest).then(|| {
         format!(
             "{wanted} takes records of up to {limit} bytes (max.message.bytes), its source up to {largest}: dead letters \
-             of larger messages come without their payload; raise it to {largest} and some room for headers"
+             of larger messages come with fewer headers, or without their payload; raise it to {largest} and some room for headers"
         )
     })
 }

@@ -36,7 +36,7 @@ fn source() -> TopicPartition {
 
 fn letter<'a>(source: &'a TopicPartition, content: Content<'a>, rejection: &'a Rejection) -> DeadLetter<'a> {
     let offset = Offset::new(42).unwrap();
-    DeadLetter { source, offset, content, rejection, attempts: 1, failed_at: FAILED_AT }
+    DeadLetter { source, offset, content, rejection, attempts: 1, failed_at: FAILED_AT, headers: Headers::All }
 }
 
 fn batch(key: Option<&[u8]>, payload: Option<&[u8]>, headers: &[(&[u8], Option<&[u8]>)]) -> Batch {
@@ -46,11 +46,17 @@ fn batch(key: Option<&[u8]>, payload: Option<&[u8]>, headers: &[(&[u8], Option<&
     batch
 }
 
-/// Headers as lines, a null as `-`.
+/// Headers as lines, a null as `-`, and bytes where Spring has numbers.
 fn lines(record: &Record<'_>) -> String {
     let line = |header: &RecordHeader<'_>| {
-        let value = header.value.as_deref().map_or(Cow::Borrowed("-"), String::from_utf8_lossy);
-        format!("{}={value}\n", String::from_utf8_lossy(&header.name))
+        let name = String::from_utf8_lossy(&header.name);
+        let is_binary =
+            ["partition", "offset", "timestamp"].iter().any(|what| *name == format!("kafka_dlt-original-{what}"));
+        match header.value.as_deref() {
+            None => format!("{name}=-\n"),
+            Some(value) if is_binary => format!("{name}={value:02x?}\n"),
+            Some(value) => format!("{name}={}\n", String::from_utf8_lossy(value)),
+        }
     };
     record.headers.iter().map(line).collect()
 }
@@ -86,6 +92,18 @@ __connect.errors.exception.class.name=no-amount
 __connect.errors.exception.message=amount is null – weiß
 ";
 
+const SPRING: &str = "\
+kafka_dlt-exception-fqcn=no-amount
+kafka_dlt-exception-cause-fqcn=no-amount
+kafka_dlt-exception-message=amount is null – weiß
+kafka_dlt-original-topic=orders
+kafka_dlt-original-partition=[00, 00, 00, 07]
+kafka_dlt-original-offset=[00, 00, 00, 00, 00, 00, 00, 2a]
+kafka_dlt-original-timestamp=[00, 00, 01, 74, 87, 6e, 80, 00]
+kafka_dlt-original-timestamp-type=CreateTime
+kafka_dlt-original-consumer-group=billing
+";
+
 #[test]
 fn the_originals_come_first_and_then_our_block() {
     let (source, rejection, origin, route) = (source(), rejection(), origin(), route(&[Dialect::Deadletter]));
@@ -101,18 +119,64 @@ fn the_originals_come_first_and_then_our_block() {
 }
 
 #[test]
-fn our_block_comes_before_that_of_connect_in_any_order_of_the_configuration() {
+fn the_blocks_come_in_one_order_whatever_that_of_the_configuration() {
     let (source, rejection, origin) = (source(), rejection(), origin());
     let batch = batch(None, None, &[]);
     for (dialects, expected) in [
         (&[Dialect::Connect][..], CONNECT.to_string()),
+        (&[Dialect::Spring], SPRING.to_string()),
         (&[Dialect::Deadletter, Dialect::Connect], format!("{OURS}{CONNECT}")),
-        (&[Dialect::Connect, Dialect::Deadletter], format!("{OURS}{CONNECT}")),
+        (&[Dialect::Spring, Dialect::Connect, Dialect::Deadletter], format!("{OURS}{CONNECT}{SPRING}")),
     ] {
         let route = route(dialects);
         let content = Content::Full(batch.get(0).unwrap());
         let record = letter(&source, content, &rejection).to_record(&origin, &route, None);
         assert_eq!(lines(&record), expected);
+    }
+}
+
+#[test]
+fn what_is_essential_stays_of_one_dialect_and_all_of_the_message() {
+    let (source, rejection, origin) = (source(), rejection(), origin());
+    let batch = batch(Some(b"k"), Some(b"v"), &[(b"a", Some(b"1"))]);
+    let ours = "\
+deadletter.version=1
+deadletter.topic=orders
+deadletter.partition=7
+deadletter.offset=42
+deadletter.timestamp=1600000000000
+deadletter.timestamp-type=CreateTime
+deadletter.route=dead-letter
+deadletter.code=no-amount
+deadletter.replays=0
+deadletter.payload-status=full
+";
+    let connects = "\
+__connect.errors.topic=orders
+__connect.errors.partition=7
+__connect.errors.offset=42
+__connect.errors.exception.class.name=no-amount
+";
+    let springs = "\
+kafka_dlt-exception-fqcn=no-amount
+kafka_dlt-original-topic=orders
+kafka_dlt-original-partition=[00, 00, 00, 07]
+kafka_dlt-original-offset=[00, 00, 00, 00, 00, 00, 00, 2a]
+kafka_dlt-original-timestamp=[00, 00, 01, 74, 87, 6e, 80, 00]
+kafka_dlt-original-timestamp-type=CreateTime
+";
+    for (dialects, expected) in [
+        (&[Dialect::Deadletter][..], ours),
+        (&[Dialect::Connect, Dialect::Deadletter], ours),
+        (&[Dialect::Spring, Dialect::Connect], connects),
+        (&[Dialect::Spring], springs),
+    ] {
+        let route = route(dialects);
+        let mut letter = letter(&source, Content::Full(batch.get(0).unwrap()), &rejection);
+        letter.headers = Headers::Essential;
+        let record = letter.to_record(&origin, &route, None);
+        assert_eq!(lines(&record), format!("a=1\n{expected}"));
+        assert_eq!((record.key.as_deref(), record.payload.as_deref()), (Some(&b"k"[..]), Some(&b"v"[..])));
     }
 }
 
@@ -140,6 +204,15 @@ fn a_stub_has_coordinates_but_nothing_of_the_message() {
 }
 
 #[test]
+fn spring_has_a_value_for_a_timestamp_that_is_not_known() {
+    let (source, rejection, origin, route) = (source(), rejection(), origin(), route(&[Dialect::Spring]));
+    let stub = letter(&source, Content::Stub(Stub::Missing(Missing::Expired), None), &rejection);
+    let lines = lines(&stub.to_record(&origin, &route, None));
+    assert!(lines.contains("-timestamp=[ff, ff, ff, ff, ff, ff, ff, ff]\n"), "{lines}");
+    assert!(lines.contains("-timestamp-type=NoTimestampType\n"), "{lines}");
+}
+
+#[test]
 fn a_dead_letter_of_a_dead_letter_keeps_the_first_block() {
     let (source, rejection, origin, route) = (source(), rejection(), origin(), route(&[Dialect::Deadletter]));
     let first = batch(Some(b"k"), Some(b"v"), &[(b"a", Some(b"1"))]);
@@ -159,6 +232,7 @@ fn a_dead_letter_of_a_dead_letter_keeps_the_first_block() {
         rejection: &again,
         attempts: 3,
         failed_at: i64::MAX,
+        headers: Headers::All,
     };
     let expected = format!(
         "a=1\n{OURS}\
@@ -211,7 +285,7 @@ proptest! {
         let borrowed: Vec<_> = headers.iter().map(|(name, value)| (name.as_slice(), value.as_deref())).collect();
         let batch = batch(key.as_deref(), payload.as_deref(), &borrowed);
         let (source, rejection, origin) = (source(), Arc::new(rejection()), origin());
-        let route = route(&[Dialect::Connect, Dialect::Deadletter]);
+        let route = route(&[Dialect::Connect, Dialect::Deadletter, Dialect::Spring]);
         let mut letter = letter(&source, Content::Full(batch.get(0).unwrap()), &rejection);
         letter.failed_at = failed_at;
         let record = letter.to_record(&origin, &route, Some(3));
@@ -219,6 +293,6 @@ proptest! {
         prop_assert_eq!(record.payload.as_deref(), payload.as_deref());
         let kept: Vec<_> = record.headers.iter().map(|header| (&*header.name, header.value.as_deref())).collect();
         prop_assert_eq!(&kept[..headers.len()], &borrowed[..]);
-        prop_assert_eq!(kept.len(), headers.len() + 16 + 9);
+        prop_assert_eq!(kept.len(), headers.len() + 16 + 9 + 9);
     }
 }
