@@ -51,6 +51,7 @@ async fn topics(config: &Config) -> Result<(), Failure> {
         return good("topics", "left out: the embedded broker is made with them");
     }
     let cluster = Cluster::open(config)?;
+    topics::knock(&cluster).await?;
     for (name, pipeline) in &config.pipelines {
         for (topic, found) in topics::check(&cluster, pipeline).await?.topics {
             good("topic", &format!("{topic} of {name} ({} partitions)", found.partitions))?;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use humantime::format_duration;
 
 use super::{Brokers, Config, DEAD_LETTER, Kafka, Pipeline, Route, error::Broken, key::Key, value::human_size};
+use crate::kafka::client;
 
 /// Everything that breaks a rule: a key and a sentence.
 pub(super) fn rules(config: &Config) -> Broken {
@@ -31,6 +32,13 @@ fn kafka(kafka: &Kafka) -> Broken {
         && !servers.split(',').all(|server| is_server(server.trim()))
     {
         broken.push((key.at("brokers"), "must be \"host:port\", comma-separated, or \"embedded\"".to_owned()));
+    }
+    for (part, properties) in [("common", &kafka.common), ("consumer", &kafka.consumer), ("producer", &kafka.producer)]
+    {
+        if client::lacks_mechanism(&kafka.common, properties) {
+            let what = "needs \"sasl.mechanism\" beside it: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512";
+            broken.push((key.at(part).at(client::SECURITY_PROTOCOL), what.to_owned()));
+        }
     }
     if kafka.shadow.group_id.is_empty() {
         broken.push((key.at("shadow").at("group-id"), "must not be empty".to_owned()));

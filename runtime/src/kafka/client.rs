@@ -40,11 +40,18 @@ pub const HOST_OWNED: &[&str] = &[
     "test.mock.num.brokers",
 ];
 
+/// What a client can log in with. librdkafka is built without what Kerberos (GSSAPI) needs and without what fetches the
+/// tokens of OAUTHBEARER; tokens that it makes itself it never renews under rdkafka, so they work for an hour.
+const MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
+
 /// Why a property may not be set to a value, without the value, which may be a secret. What only fails once a client is
 /// made (files that are missing, properties that contradict each other) is not found here.
 pub fn refusal(name: &str, value: &str) -> Option<&'static str> {
     if HOST_OWNED.contains(&name) {
         return Some("the host owns this property: it decides what is committed, lost or repeated");
+    }
+    if is_mechanism(name) && !MECHANISMS.contains(&value) {
+        return Some("only PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are built in");
     }
     match ClientConfig::new().set(name, value).create_native_config() {
         Ok(_) => None,
@@ -54,6 +61,21 @@ pub fn refusal(name: &str, value: &str) -> Option<&'static str> {
         Err(KafkaError::Nul(_)) => Some("a NUL cannot be in a property"),
         Err(_) => Some("librdkafka does not allow this value"),
     }
+}
+
+/// Whether properties ask to log in (SASL) without a word on how: librdkafka would then take GSSAPI.
+pub fn lacks_mechanism(common: &Properties, properties: &Properties) -> bool {
+    let names = || common.0.keys().chain(properties.0.keys());
+    let protocol = properties.0.get(SECURITY_PROTOCOL);
+    protocol.is_some_and(|protocol| protocol.to_ascii_lowercase().starts_with("sasl_"))
+        && !names().any(|name| is_mechanism(name))
+}
+
+/// How brokers are talked to.
+pub const SECURITY_PROTOCOL: &str = "security.protocol";
+
+fn is_mechanism(name: &str) -> bool {
+    ["sasl.mechanism", "sasl.mechanisms"].contains(&name)
 }
 
 /// Bytes that the producer holds without an acknowledgement. Stops a dead-letter topic that is slow or away from
