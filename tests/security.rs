@@ -5,7 +5,7 @@ mod support;
 use std::{fs, process::Output, sync::LazyLock};
 
 use support::{
-    Oracle, Process, SOON, binary, eventually, free_port,
+    Oracle, Process, SOON, binary, free_port,
     operator::http,
     security::{Login, PLAIN, SCRAM, Secured},
 };
@@ -83,42 +83,80 @@ fn a_pipeline_works_with_a_salted_password_which_stays_secret() {
     works("scram", &secured().sasl, &sasl(secured(), SCRAM), SCRAM.password);
 }
 
-/// What both `run` and `check` say last before they end with 1: the same.
+/// What both `run` and `check` say before they end with 1.
 fn refused(topic: &str, servers: &str, common: &str, password: &str) -> String {
     let oracle = Oracle::new(&secured().broker, topic, 1);
     let config = config(&oracle, secured(), servers, common);
     let mut process = Process::start_with(&config, &[("PASSWORD", password)]);
     assert_eq!(process.wait(SOON).code(), Some(1), "{}", process.stderr());
     let log = process.stderr();
-    let said = log.lines().last().unwrap_or_default();
-    let checked = check(&config, password);
-    let error = String::from_utf8_lossy(&checked.stderr).into_owned();
-    eprintln!("{log}\n{error}");
-    assert_eq!((checked.status.code(), error.lines().count()), (Some(1), 1), "{error}");
-    assert!(!log.contains(password) && !error.contains(password), "{log}\n{error}");
-    said.to_owned()
+    let said = last_words(&check(&config, password));
+    assert!(!log.contains(password) && !said.contains(password), "{log}\n{said}");
+    for words in [log.lines().last().unwrap_or_default(), &said] {
+        assert!(words.starts_with("error: ") && words.contains(servers), "{log}\n{said}");
+    }
+    said
+}
+
+/// The one sentence of a check that failed.
+fn last_words(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    said
 }
 
 #[test]
 fn a_wrong_password_ends_the_start() {
     for (topic, login) in [("wrong-plain", PLAIN), ("wrong-scram", SCRAM)] {
         let said = refused(topic, &secured().sasl, &sasl(secured(), login), "a-wrong-password");
-        println!("{said}");
+        let who = format!("refused this client (user \"{}\", {})", login.user, login.mechanism);
+        assert!(said.contains(&who), "{said}");
+        assert!(said.trim_end().ends_with("\"sasl.username\" and \"sasl.password\" in [kafka.common]"), "{said}");
     }
 }
 
 #[test]
 fn an_unknown_authority_ends_the_start() {
     let common = "[kafka.common]\n\"security.protocol\" = \"SSL\"";
-    println!("{}", refused("unknown-ca", &secured().tls, common, "no-password-at-all"));
+    let said = refused("unknown-authority", &secured().tls, common, "no-password-at-all");
+    assert!(said.contains("no TLS connection") && said.contains("\"ssl.ca.location\" in [kafka.common]"), "{said}");
 }
 
+/// The client cannot tell a broker that hangs up from one that goes away, so it is waited for, with a hint.
 #[test]
-fn plain_text_to_a_broker_with_tls() {
-    println!("{}", refused("no-tls", &secured().tls, "", "no-password-at-all"));
+fn talking_tls_on_one_side_only_is_said_while_it_is_waited() {
+    let secured = secured();
+    for (topic, servers, common) in
+        [("tls-there", &secured.tls, String::new()), ("tls-here", &secured.broker.servers, tls(secured))]
+    {
+        let oracle = Oracle::new(&secured.broker, topic, 1);
+        let mut process = Process::start(&config(&oracle, secured, servers, &common));
+        process.await_log("The brokers do not answer; asking again reason=");
+        println!("{}", process.stderr());
+        assert!(process.is_running(), "{}", process.stderr());
+    }
 }
 
+/// A broker that restarts, with another password and then with the old one, is waited for.
 #[test]
-fn tls_to_a_broker_without_it() {
-    println!("{}", refused("no-tls-there", &secured().broker.servers, &tls(secured()), "no-password-at-all"));
+fn a_process_that_runs_outlives_a_restart_and_a_password_that_is_taken_back() {
+    let secured = Secured::start();
+    let mut oracle = Oracle::new(&secured.broker, "taken-back", 2);
+    let config = config(&oracle, &secured, &secured.sasl, &sasl(&secured, PLAIN));
+    oracle.produce(200, 1);
+    let mut process = oracle.start(&config, &[("PASSWORD", PLAIN.password)]);
+    oracle.await_committed(SOON);
+    let restart = |password| {
+        secured.broker.stop();
+        secured.set_plain_password(password);
+        secured.broker.resume();
+    };
+    restart("another-password");
+    oracle.produce(200, 2);
+    process.await_log("Authentication failed: Invalid username or password");
+    oracle.check();
+    restart(PLAIN.password);
+    oracle.check_end(2 * SOON);
+    assert!(process.is_running(), "{}", process.stderr());
+    println!("{}", process.stderr());
 }

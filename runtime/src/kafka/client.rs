@@ -84,7 +84,7 @@ pub const UNACKNOWLEDGED_BYTES: usize = 32 << 20;
 
 /// A client that joins no group and produces nothing: metadata, watermarks, administration.
 pub fn admin(kafka: &Kafka, servers: &str) -> ClientConfig {
-    let mut client = base(kafka, servers, "admin", &[]);
+    let mut client = base(ClientConfig::new(), kafka, servers, "admin", &[]);
     // Asking for a topic must not make it.
     client.set("allow.auto.create.topics", "false");
     client
@@ -110,7 +110,7 @@ pub fn source(kafka: &Kafka, servers: &str, pipeline: &Pipeline) -> ClientConfig
         .set("fetch.queue.backoff.ms", "10")
         .set("partition.assignment.strategy", "cooperative-sticky")
         .set("topic.metadata.refresh.interval.ms", "30000");
-    extend(&mut client, &base(kafka, servers, &pipeline.name, &[&kafka.consumer]));
+    client = base(client, kafka, servers, &pipeline.name, &[&kafka.consumer]);
     client
         .set("group.id", &pipeline.group)
         .set("enable.auto.commit", "false")
@@ -139,7 +139,7 @@ pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
         // Two turns ahead: with less, the reader waits for each fetch.
         Width::Wide => ("1048576", "2000", "1"),
     };
-    let mut client = base(kafka, servers, "shadow", &[&kafka.consumer]);
+    let mut client = base(ClientConfig::new(), kafka, servers, "shadow", &[&kafka.consumer]);
     // What concerns members of a group; some of it contradicts what is left, and then there is no client at all.
     for group_only in [
         "session.timeout.ms",
@@ -172,7 +172,7 @@ pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
 pub fn producer(kafka: &Kafka, servers: &str) -> ClientConfig {
     let mut client = ClientConfig::new();
     client.set("linger.ms", "5").set("delivery.timeout.ms", "60000");
-    extend(&mut client, &base(kafka, servers, "producer", &[&kafka.producer]));
+    client = base(client, kafka, servers, "producer", &[&kafka.producer]);
     client
         .set("enable.idempotence", "true")
         .set("allow.auto.create.topics", "false")
@@ -184,18 +184,12 @@ pub fn producer(kafka: &Kafka, servers: &str) -> ClientConfig {
     client
 }
 
-fn base(kafka: &Kafka, servers: &str, role: &str, more: &[&Properties]) -> ClientConfig {
-    let mut client = ClientConfig::new();
+/// Sets what is configured, over defaults.
+fn base(mut client: ClientConfig, kafka: &Kafka, servers: &str, role: &str, more: &[&Properties]) -> ClientConfig {
     for (key, value) in std::iter::once(&kafka.common).chain(more.iter().copied()).flat_map(|properties| &properties.0)
     {
         client.set(key, value);
     }
     client.set("bootstrap.servers", servers).set("client.id", format!("deadletter-{role}"));
     client
-}
-
-fn extend(client: &mut ClientConfig, over: &ClientConfig) {
-    for (key, value) in over.config_map() {
-        client.set(key, value);
-    }
 }

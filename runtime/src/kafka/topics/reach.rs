@@ -21,6 +21,7 @@ use crate::config::Kafka;
 const FIRST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(16);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
+const LISTEN: Duration = Duration::from_millis(10);
 
 /// A client that knows of the brokers no more than where they should be.
 pub(super) struct Reach {
@@ -61,8 +62,8 @@ impl Reach {
         let client = Arc::clone(&self.client);
         let asked = tokio::task::spawn_blocking(move || {
             let answer = client.fetch_metadata(None, patience);
-            // What the client has to say waits in its queue.
-            while client.poll(Duration::ZERO).is_some() {}
+            // What the client has to say waits in its queue. A poll without a wait ends at the first line of the log.
+            while client.poll(LISTEN).is_some() {}
             answer.map(drop)
         });
         let Err(error) = asked.await? else { return Ok(None) };
