@@ -1,7 +1,7 @@
 //! The first question of a process: are the brokers there, and do they let it in?
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -67,7 +67,7 @@ impl Reach {
             answer.map(drop)
         });
         let Err(error) = asked.await? else { return Ok(None) };
-        let news = self.client.context().0.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = self.client.context().news();
         match &news.refusal {
             None => Ok(Some(news.last.clone().unwrap_or_else(|| error.to_string()))),
             Some(Refusal::Client(reason)) => bail!(
@@ -114,24 +114,29 @@ enum Refusal {
     Tls(String),
 }
 
+impl Heard {
+    fn news(&self) -> MutexGuard<'_, News> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl ClientContext for Heard {
-    /// What matters of it comes as an error, too.
     fn log(&self, _: RDKafkaLogLevel, facility: &str, message: &str) {
         tracing::debug!(facility, "{message}");
+        // Of a connection. A broker that hangs up is told here alone, not as an error.
+        if facility == "FAIL" {
+            self.news().last = Some(message.to_owned());
+        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!("{error}: {reason}");
-        let mut news = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match error.rdkafka_error_code() {
-            // It follows the reason.
-            Some(RDKafkaErrorCode::AllBrokersDown) => {}
-            Some(RDKafkaErrorCode::Authentication) => {
-                _ = news.refusal.get_or_insert(Refusal::Client(reason.to_owned()))
-            }
-            Some(RDKafkaErrorCode::SSL) => _ = news.refusal.get_or_insert(Refusal::Tls(reason.to_owned())),
-            _ => news.last = Some(reason.to_owned()),
-        }
+        let refusal = match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::Authentication) => Refusal::Client(reason.to_owned()),
+            Some(RDKafkaErrorCode::SSL) => Refusal::Tls(reason.to_owned()),
+            _ => return,
+        };
+        self.news().refusal.get_or_insert(refusal);
     }
 }
 
