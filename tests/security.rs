@@ -18,7 +18,10 @@ fn secured() -> &'static Secured {
 
 /// `[kafka.common]` for TLS alone.
 fn tls(secured: &Secured) -> String {
-    format!("[kafka.common]\n\"security.protocol\" = \"SSL\"\n\"ssl.ca.location\" = {:?}", secured.authority)
+    format!(
+        "[kafka.common]\n\"security.protocol\" = \"SSL\"\n\"ssl.ca.location\" = \"{}\"",
+        secured.authority.display()
+    )
 }
 
 /// `[kafka.common]` for TLS and logging in; the password comes from the environment.
