@@ -1,7 +1,7 @@
 //! A real single-node Kafka broker, which never outlives the test process.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{BufRead, BufReader, Write},
     net::TcpListener,
     os::unix::process::CommandExt,
@@ -63,6 +63,17 @@ const PROPERTIES: &[(&str, &str)] = &[
 /// How long a broker may take to stop in order.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// What a broker is given besides what every one is given.
+#[derive(Default)]
+pub(crate) struct Extras<'a> {
+    /// Properties of the server, besides or instead of the harness's own.
+    pub(crate) properties: &'a [(&'a str, &'a str)],
+    /// Listeners, such as `SSL://127.0.0.1:9093`.
+    pub(crate) listeners: &'a [String],
+    /// What is said to the tool that prepares the data folder.
+    pub(crate) format: &'a [String],
+}
+
 /// A broker on a free port of the loopback interface; it keeps its data and its port when it is stopped and started.
 pub(crate) struct Broker {
     /// `host:port`, for clients.
@@ -74,20 +85,26 @@ pub(crate) struct Broker {
 impl Broker {
     /// Starts one, with `properties` of the server besides or instead of the harness's own.
     pub(crate) fn start(properties: &[(&str, &str)]) -> Self {
+        Self::start_with(&Extras { properties, ..Extras::default() })
+    }
+
+    /// Starts one with more than properties.
+    pub(crate) fn start_with(extras: &Extras<'_>) -> Self {
         let folder = TempDir::with_prefix("deadletter-broker-").unwrap();
         let [port, controller_port] = [free_port(), free_port()];
         let servers = format!("127.0.0.1:{port}");
+        let listeners = [&[format!("PLAINTEXT://{servers}")], extras.listeners].concat().join(",");
         let places = [
-            ("listeners", format!("PLAINTEXT://{servers},CONTROLLER://127.0.0.1:{controller_port}")),
-            ("advertised.listeners", format!("PLAINTEXT://{servers}")),
+            ("listeners", format!("{listeners},CONTROLLER://127.0.0.1:{controller_port}")),
+            ("advertised.listeners", listeners),
             ("controller.quorum.voters", format!("1@127.0.0.1:{controller_port}")),
             ("log.dirs", folder.path().join("data").display().to_string()),
         ];
         let places = places.iter().map(|(key, value)| (*key, value.as_str()));
-        let lines = PROPERTIES.iter().copied().chain(places).chain(properties.iter().copied());
+        let lines = PROPERTIES.iter().copied().chain(places).chain(extras.properties.iter().copied());
         let lines: Vec<_> = lines.map(|(key, value)| format!("{key}={value}\n")).collect();
         fs::write(folder.path().join("server.properties"), lines.concat()).unwrap();
-        format(folder.path());
+        format(folder.path(), extras.format);
         let broker = Self { servers, running: Mutex::new(None), folder };
         broker.resume();
         broker
@@ -98,6 +115,12 @@ impl Broker {
         let mut running = self.running.lock().unwrap();
         assert!(running.is_none(), "the broker is running");
         *running = Some(Guardian::start(self.folder.path()));
+    }
+
+    /// Gives it another property, which counts from its next start on.
+    pub(crate) fn set(&self, key: &str, value: &str) {
+        let mut file = File::options().append(true).open(self.folder.path().join("server.properties")).unwrap();
+        writeln!(file, "{key}={value}").unwrap();
     }
 
     /// Stops it in order: it hands over and closes its log.
@@ -179,11 +202,11 @@ impl Drop for Guardian {
 }
 
 /// Prepares the data folder; a broker does not start without.
-fn format(folder: &Path) {
+fn format(folder: &Path, extras: &[String]) {
     let mut tool = Command::new("java");
     tool.args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]).args(class_path());
     tool.args(["kafka.tools.StorageTool", "format", "--cluster-id", "AAAAAAAAAAAAAAAAAAAAAQ", "--config"]);
-    let output = tool.arg(folder.join("server.properties")).output().expect("cannot run java");
+    let output = tool.arg(folder.join("server.properties")).args(extras).output().expect("cannot run java");
     assert!(output.status.success(), "cannot format the broker's data: {output:?}");
 }
 

@@ -11,6 +11,7 @@ mod oracle;
 mod process;
 mod records;
 mod scene;
+pub(crate) mod security;
 mod topics;
 
 use std::{
@@ -20,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use broker::{Broker, free_port};
+pub(crate) use broker::{Broker, Extras, free_port};
 pub(crate) use kafka::kafka;
 pub(crate) use operator::Operated;
 pub(crate) use oracle::Oracle;

@@ -12,7 +12,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::poll;
+use super::{SOON, poll};
 
 /// A running `deadletter`; killed when it is dropped.
 pub(crate) struct Process {
@@ -57,6 +57,12 @@ impl Process {
     /// What it logged so far.
     pub(crate) fn stderr(&self) -> String {
         fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
+    }
+
+    /// Waits until it has logged this.
+    pub(crate) fn await_log(&self, words: &str) {
+        let logged = poll(SOON, || self.stderr().contains(words).then_some(()));
+        assert!(logged.is_some(), "it does not log {words:?}:\n{}", self.stderr());
     }
 
     /// Its process id.

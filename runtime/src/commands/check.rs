@@ -53,6 +53,7 @@ async fn topics(config: &Config) -> Result<(), Failure> {
             continue;
         }
         let cluster = Cluster::open(config, name)?;
+        topics::knock(&cluster).await?;
         for pipeline in config.pipelines.values().filter(|pipeline| pipeline.cluster == *name) {
             for (topic, found) in topics::check(&cluster, pipeline).await?.topics {
                 good("topic", &format!("{topic} of {} ({} partitions)", pipeline.name, found.partitions))?;

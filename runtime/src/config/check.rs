@@ -7,7 +7,7 @@ use humantime::format_duration;
 use super::{
     Brokers, Config, DEAD_LETTER, DEFAULT_CLUSTER, Kafka, Pipeline, Route, error::Broken, key::Key, value::human_size,
 };
-use crate::kafka::client::PREFETCH;
+use crate::kafka::client;
 
 /// Everything that breaks a rule: a key and a sentence.
 pub(super) fn rules(config: &Config) -> Broken {
@@ -46,9 +46,16 @@ fn kafka(name: &str, kafka: &Kafka, has_budget: bool) -> Broken {
         broken.push((key.at("brokers"), "must be \"host:port\", comma-separated, or \"embedded\"".to_owned()));
     }
     for (table, properties) in [("common", &kafka.common), ("consumer", &kafka.consumer)] {
-        if has_budget && properties.0.contains_key(PREFETCH) {
+        if has_budget && properties.0.contains_key(client::PREFETCH) {
             let what = "memory divides what is read ahead, too: leave one of the two out";
-            broken.push((key.at(table).at(PREFETCH), what.to_owned()));
+            broken.push((key.at(table).at(client::PREFETCH), what.to_owned()));
+        }
+    }
+    for (part, properties) in [("common", &kafka.common), ("consumer", &kafka.consumer), ("producer", &kafka.producer)]
+    {
+        if client::lacks_mechanism(&kafka.common, properties) {
+            let what = "needs \"sasl.mechanism\" beside it: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512";
+            broken.push((key.at(part).at(client::SECURITY_PROTOCOL), what.to_owned()));
         }
     }
     if kafka.shadow.group_id.is_empty() {

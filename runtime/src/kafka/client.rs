@@ -40,11 +40,18 @@ pub const HOST_OWNED: &[&str] = &[
     "test.mock.num.brokers",
 ];
 
+/// What a client can log in with. librdkafka is built without what Kerberos (GSSAPI) needs and without what fetches the
+/// tokens of OAUTHBEARER; tokens that it makes itself it never renews under rdkafka, so they work for an hour.
+const MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
+
 /// Why a property may not be set to a value, without the value, which may be a secret. What only fails once a client is
 /// made (files that are missing, properties that contradict each other) is not found here.
 pub fn refusal(name: &str, value: &str) -> Option<&'static str> {
     if HOST_OWNED.contains(&name) {
         return Some("the host owns this property: it decides what is committed, lost or repeated");
+    }
+    if is_mechanism(name) && !MECHANISMS.contains(&value) {
+        return Some("only PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are built in");
     }
     match ClientConfig::new().set(name, value).create_native_config() {
         Ok(_) => None,
@@ -56,9 +63,24 @@ pub fn refusal(name: &str, value: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether properties ask to log in (SASL) without a word on how: librdkafka would then take GSSAPI.
+pub fn lacks_mechanism(common: &Properties, properties: &Properties) -> bool {
+    let names = || common.0.keys().chain(properties.0.keys());
+    let protocol = properties.0.get(SECURITY_PROTOCOL);
+    protocol.is_some_and(|protocol| protocol.to_ascii_lowercase().starts_with("sasl_"))
+        && !names().any(|name| is_mechanism(name))
+}
+
+/// How brokers are talked to.
+pub const SECURITY_PROTOCOL: &str = "security.protocol";
+
+fn is_mechanism(name: &str) -> bool {
+    ["sasl.mechanism", "sasl.mechanisms"].contains(&name)
+}
+
 /// A client that joins no group and produces nothing: metadata, watermarks, administration.
 pub fn admin(kafka: &Kafka, servers: &str) -> ClientConfig {
-    let mut client = base(kafka, servers, "admin", &[]);
+    let mut client = base(ClientConfig::new(), kafka, servers, "admin", &[]);
     // Asking for a topic must not make it.
     client.set("allow.auto.create.topics", "false");
     client
@@ -87,7 +109,7 @@ pub fn source(kafka: &Kafka, servers: &str, pipeline: &Pipeline) -> ClientConfig
         .set("fetch.queue.backoff.ms", "10")
         .set("partition.assignment.strategy", "cooperative-sticky")
         .set("topic.metadata.refresh.interval.ms", "30000");
-    extend(&mut client, &base(kafka, servers, &pipeline.name, &[&kafka.consumer]));
+    client = base(client, kafka, servers, &pipeline.name, &[&kafka.consumer]);
     client
         .set("group.id", &pipeline.group)
         .set("enable.auto.commit", "false")
@@ -116,7 +138,7 @@ pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
         // Two turns ahead: with less, the reader waits for each fetch.
         Width::Wide => ("1048576", "2000", "1"),
     };
-    let mut client = base(kafka, servers, "shadow", &[&kafka.consumer]);
+    let mut client = base(ClientConfig::new(), kafka, servers, "shadow", &[&kafka.consumer]);
     // What concerns members of a group; some of it contradicts what is left, and then there is no client at all.
     for group_only in [
         "session.timeout.ms",
@@ -149,7 +171,7 @@ pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
 pub fn producer(kafka: &Kafka, servers: &str) -> ClientConfig {
     let mut client = ClientConfig::new();
     client.set("linger.ms", "5").set("delivery.timeout.ms", "60000");
-    extend(&mut client, &base(kafka, servers, "producer", &[&kafka.producer]));
+    client = base(client, kafka, servers, "producer", &[&kafka.producer]);
     client
         .set("enable.idempotence", "true")
         .set("allow.auto.create.topics", "false")
@@ -161,18 +183,12 @@ pub fn producer(kafka: &Kafka, servers: &str) -> ClientConfig {
     client
 }
 
-fn base(kafka: &Kafka, servers: &str, role: &str, more: &[&Properties]) -> ClientConfig {
-    let mut client = ClientConfig::new();
+/// Sets what is configured, over defaults.
+fn base(mut client: ClientConfig, kafka: &Kafka, servers: &str, role: &str, more: &[&Properties]) -> ClientConfig {
     for (key, value) in std::iter::once(&kafka.common).chain(more.iter().copied()).flat_map(|properties| &properties.0)
     {
         client.set(key, value);
     }
     client.set("bootstrap.servers", servers).set("client.id", format!("deadletter-{role}"));
     client
-}
-
-fn extend(client: &mut ClientConfig, over: &ClientConfig) {
-    for (key, value) in over.config_map() {
-        client.set(key, value);
-    }
 }

@@ -1,11 +1,13 @@
 //! Start-up checks of a pipeline's topics, and the making of missing ones, before anything is read or written.
 
 mod admin;
+mod reach;
 mod rules;
 
 use std::collections::BTreeMap;
 
 use admin::Admin;
+use reach::Reach;
 use rules::Found;
 
 use super::Cluster;
@@ -38,9 +40,17 @@ pub async fn prepare(cluster: &Cluster, pipeline: &Pipeline) -> anyhow::Result<C
 /// started in any order.
 ///
 /// # Errors
-/// Without a client, which cannot be made of these properties.
+/// The brokers refuse this client, which waiting does not change, or no client can be made of these properties.
 pub async fn await_brokers(cluster: &Cluster) -> anyhow::Result<()> {
-    Admin::connect(cluster)?.await_answer().await
+    Reach::new(cluster)?.await_answer().await
+}
+
+/// Asks whether the brokers refuse this client. No answer is no refusal.
+///
+/// # Errors
+/// As [`await_brokers`].
+pub async fn knock(cluster: &Cluster) -> anyhow::Result<()> {
+    Reach::new(cluster)?.knock().await
 }
 
 /// The same as [`prepare`], but makes nothing: a topic that a route says to make may be missing.

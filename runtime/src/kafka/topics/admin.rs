@@ -25,7 +25,6 @@ use crate::config::CreateTopic;
 
 /// Bounds on one question, and on how long a topic may take to be seen after it was made.
 const TIMEOUT: Duration = Duration::from_secs(10);
-const ASK_AGAIN: Duration = Duration::from_millis(500);
 const SEEN: Duration = Duration::from_secs(30);
 const SEEN_POLL: Duration = Duration::from_millis(50);
 
@@ -41,21 +40,6 @@ impl Admin {
             .create_with_context(Context)
             .context("cannot make a client for the checks of topics")?;
         Ok(Self { client: Arc::new(client), servers: cluster.servers().to_owned(), embedded: cluster.is_embedded() })
-    }
-
-    /// Waits until a broker answers, and says in the log that it does. A question takes up to [`TIMEOUT`], and goes on
-    /// when this is dropped.
-    pub(super) async fn await_answer(&self) -> anyhow::Result<()> {
-        loop {
-            let client = Arc::clone(&self.client);
-            let asked =
-                tokio::task::spawn_blocking(move || client.inner().fetch_metadata(None, TIMEOUT).map(drop)).await?;
-            match asked {
-                Ok(()) => return Ok(()),
-                Err(error) => tracing::warn!(%error, brokers = self.servers, "The brokers do not answer; asking again"),
-            }
-            tokio::time::sleep(ASK_AGAIN).await;
-        }
     }
 
     /// All topics wanted, without their configuration.
