@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use humantime::format_duration;
 
 use super::{Brokers, Config, DEAD_LETTER, Kafka, Pipeline, Route, error::Broken, key::Key, value::human_size};
+use crate::kafka::client;
 
 /// Everything that breaks a rule: a key and a sentence.
 pub(super) fn rules(config: &Config) -> Broken {
@@ -34,6 +35,31 @@ fn kafka(kafka: &Kafka) -> Broken {
     }
     if kafka.shadow.group_id.is_empty() {
         broken.push((key.at("shadow").at("group-id"), "must not be empty".to_owned()));
+    }
+    broken.extend(membership(kafka));
+    broken
+}
+
+/// Properties of the members of a group, where they are nothing or contradict the protocol.
+fn membership(kafka: &Kafka) -> Broken {
+    let key = Key::of(["kafka"]);
+    let mut broken = Broken::new();
+    for name in client::GROUP_ONLY.iter().filter(|name| kafka.producer.0.contains_key(**name)) {
+        let what = "is of members of a group, and a producer is none: set it in [kafka.consumer]";
+        broken.push((key.at("producer").at(name), what.to_owned()));
+    }
+    for (table, properties) in [("common", &kafka.common), ("consumer", &kafka.consumer)] {
+        let key = key.at(table);
+        let is_set = |(name, _): &&(&str, &str)| properties.0.contains_key(*name);
+        if client::uses_consumer_protocol(kafka) {
+            for (name, instead) in client::CLASSIC_ONLY.iter().filter(is_set) {
+                let what = format!("is not the client's to decide under group.protocol=consumer: {instead}");
+                broken.push((key.at(name), what));
+            }
+        }
+        if properties.0.get("group.instance.id").is_some_and(String::is_empty) {
+            broken.push((key.at("group.instance.id"), "must not be empty".to_owned()));
+        }
     }
     broken
 }

@@ -1,11 +1,16 @@
 //! Commits: what the lanes say may be committed, and never anything else.
 
-use std::sync::{PoisonError, atomic::Ordering};
+use std::{
+    sync::{PoisonError, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 use rdkafka::{
+    TopicPartitionList,
     consumer::{CommitMode, Consumer},
-    error::KafkaError,
+    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
 };
 use tracing::warn;
 
@@ -15,6 +20,11 @@ use crate::{
     message::TopicPartition,
     offset::NextOffset,
 };
+
+/// How long a commit that is waited for is made again because of a stale epoch, and after what pause: what a revocation
+/// leaves for it.
+const STALE_FOR: Duration = Duration::from_millis(500);
+const STALE_AGAIN: Duration = Duration::from_millis(20);
 
 impl Thread {
     /// Commits what the lanes have settled since the last commit; everything, if that one failed.
@@ -57,7 +67,7 @@ impl Thread {
         let partitions = list::at(positions);
         let sent = match mode {
             CommitMode::Async => raw::commit(&self.consumer, &partitions).map_err(KafkaError::ConsumerCommit),
-            CommitMode::Sync => self.consumer.commit(&partitions, mode),
+            CommitMode::Sync => self.commit_and_wait(&partitions),
         };
         match sent {
             Ok(()) if matches!(mode, CommitMode::Sync) => self.have_committed(positions),
@@ -69,6 +79,19 @@ impl Thread {
             }
         }
         kill_point!("after-commit");
+    }
+
+    /// Once more where the group has moved on to another epoch, of which the next heartbeat tells.
+    fn commit_and_wait(&self, partitions: &TopicPartitionList) -> KafkaResult<()> {
+        let by = Instant::now() + STALE_FOR;
+        loop {
+            let answer = self.consumer.commit(partitions, CommitMode::Sync);
+            let is_stale = |error: &KafkaError| error.rdkafka_error_code() == Some(RDKafkaErrorCode::StaleMemberEpoch);
+            if !answer.as_ref().is_err_and(is_stale) || Instant::now() > by {
+                return answer;
+            }
+            thread::sleep(STALE_AGAIN);
+        }
     }
 
     /// Takes note of what the group said of commits.

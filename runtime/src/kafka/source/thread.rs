@@ -88,6 +88,7 @@ impl Source {
             runtime: Handle::current(),
             spawn,
             knows_topic_ids: !cluster.is_embedded(),
+            is_static_member: client::is_static_member(cluster.kafka()),
             slots: Vec::new(),
             drain: Arc::clone(&drain),
             counts: Arc::clone(&counts),
@@ -130,6 +131,8 @@ pub(super) struct Thread {
     pub(super) spawn: SpawnLane,
     /// The embedded broker does not answer the question.
     pub(super) knows_topic_ids: bool,
+    /// Whether its group waits for it to come back.
+    pub(super) is_static_member: bool,
     pub(super) slots: Vec<Slot>,
     pub(super) counts: Arc<Mutex<SourceCounts>>,
     budget: Budget,
