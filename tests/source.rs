@@ -110,3 +110,18 @@ async fn the_last_commit_is_made_again_if_its_epoch_is_stale() {
     assert!(matches!(stopped.await, Stopped::Drained));
     assert_eq!(committed(&servers)(), Some(7));
 }
+
+/// Its topic may be deleted while it is assigned.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_is_gone_when_it_is_assigned_ends_nothing() {
+    let mock = mock(&[]);
+    mock.request_errors(RDKafkaApiKey::ListOffsets, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART; 100]);
+    let servers = mock.bootstrap_servers();
+    let config = config(&servers, "50ms");
+    let cluster = Cluster::open(&config).unwrap();
+    let assigned = Arc::default();
+    let (source, stopped) = Source::start(&cluster, &config.pipelines["source"], lanes(&assigned)).unwrap();
+    eventually(SOON, "it has the partition", || assigned.load(Ordering::Acquire).then_some(()));
+    source.drain();
+    assert!(matches!(stopped.await, Stopped::Drained));
+}

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use humantime::format_duration;
 
 use super::{Brokers, Config, DEAD_LETTER, Kafka, Pipeline, Route, error::Broken, key::Key, value::human_size};
-use crate::kafka::client;
+use crate::kafka::{
+    client,
+    pattern::{self, Sources},
+};
 
 /// Everything that breaks a rule: a key and a sentence.
 pub(super) fn rules(config: &Config) -> Broken {
@@ -95,10 +98,13 @@ fn sources(key: &Key, pipeline: &Pipeline) -> Broken {
     let mut seen = BTreeSet::new();
     for (index, topic) in pipeline.topics.iter().enumerate() {
         let key = key.at("topics").index(index);
-        if topic.starts_with('^') {
-            broken.push((key, "a pattern is not supported: name each topic".to_owned()));
-        } else if !is_topic(topic) {
-            broken.push((key, BAD_TOPIC.to_owned()));
+        let bad = if pattern::is_pattern(topic) {
+            pattern::refusal(topic)
+        } else {
+            (!is_topic(topic)).then(|| BAD_TOPIC.to_owned())
+        };
+        if let Some(bad) = bad {
+            broken.push((key, bad));
         } else if !seen.insert(topic) {
             broken.push((key, format!("names the topic {topic} a second time")));
         }
@@ -172,11 +178,13 @@ fn sinks<'a>(key: &Key, pipeline: &'a Pipeline) -> impl Iterator<Item = (Key, &'
 /// Nothing that a pipeline sends may come back to it, neither at once nor through other pipelines.
 fn loops(key: &Key, pipeline: &Pipeline, all: &BTreeMap<String, Pipeline>) -> Broken {
     let mut broken = Broken::new();
+    let sources = Sources::of(&pipeline.topics);
     for (sink, topic) in sinks(key, pipeline) {
         if !is_topic(topic) {
             broken.push((sink, BAD_TOPIC.to_owned()));
-        } else if pipeline.topics.iter().any(|source| source == topic) {
-            broken.push((sink, format!("{topic} is also in {key}.topics: what is sent there would come back")));
+        } else if let Some(source) = sources.find(topic) {
+            let how = if source == topic { "is also".to_owned() } else { format!("matches {source:?}, which is") };
+            broken.push((sink, format!("{topic} {how} in {key}.topics: what is sent there would come back")));
         } else if let Some(last) = way_back(topic, pipeline, all) {
             let what = format!("what is sent to {topic} would come back through the pipeline {last}");
             broken.push((sink, what));
@@ -187,12 +195,13 @@ fn loops(key: &Key, pipeline: &Pipeline, all: &BTreeMap<String, Pipeline>) -> Br
 
 /// The pipeline that sends on to `home` what was sent to `topic`.
 fn way_back<'a>(topic: &'a str, home: &Pipeline, all: &'a BTreeMap<String, Pipeline>) -> Option<&'a str> {
+    let takes = |pipeline: &Pipeline, topic: &str| Sources::of(&pipeline.topics).find(topic).is_some();
     let mut topics = vec![topic];
     let mut seen = BTreeSet::from([topic]);
     while let Some(topic) = topics.pop() {
-        for pipeline in all.values().filter(|pipeline| pipeline.topics.iter().any(|source| source == topic)) {
+        for pipeline in all.values().filter(|pipeline| takes(pipeline, topic)) {
             for (_, sink) in sinks(&Key::default(), pipeline) {
-                if home.topics.iter().any(|source| source == sink) {
+                if takes(home, sink) {
                     return Some(&pipeline.name);
                 }
                 if seen.insert(sink) {

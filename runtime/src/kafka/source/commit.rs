@@ -54,12 +54,12 @@ impl Thread {
     }
 
     /// Commits everything that the lanes have settled, and waits for it: a commit before this one may have failed.
-    pub(super) fn commit_for_good(&self) {
+    pub(super) fn commit_for_good(&mut self) {
         let all: Vec<_> = self.slots.iter().map(|slot| (slot.source.clone(), slot.progress.committable())).collect();
         self.commit_positions(&all, CommitMode::Sync);
     }
 
-    pub(super) fn commit_positions(&self, positions: &[(TopicPartition, NextOffset)], mode: CommitMode) {
+    pub(super) fn commit_positions(&mut self, positions: &[(TopicPartition, NextOffset)], mode: CommitMode) {
         if positions.is_empty() {
             return;
         }
@@ -95,7 +95,7 @@ impl Thread {
     }
 
     /// Takes note of what the group said of commits.
-    pub(super) fn note_commits(&self) {
+    pub(super) fn note_commits(&mut self) {
         let context = self.consumer.context();
         if !context.answered.swap(false, Ordering::AcqRel) {
             return;
@@ -109,9 +109,10 @@ impl Thread {
         }
     }
 
-    fn have_committed(&self, positions: &[(TopicPartition, NextOffset)]) {
+    fn have_committed(&mut self, positions: &[(TopicPartition, NextOffset)]) {
         self.count(|counts| counts.commits += 1);
         for (source, position) in positions {
+            self.old.remove(source);
             if let Some(slot) = self.slots.iter().find(|slot| slot.source == *source) {
                 slot.progress.have_committed(*position);
             }
