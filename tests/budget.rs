@@ -73,9 +73,9 @@ fn dead_letters_that_wait_for_their_topic_at_once_and_late() {
         check(topic, &operated);
         broker().create_topic(&scene.dead_letters(), PARTITIONS, &[]);
         for partition in 0..PARTITIONS {
-            scene.await_committed(partition, EACH as i64);
+            scene.await_committed(partition, i64::try_from(EACH).unwrap());
         }
-        assert_eq!(scene.letters().len(), EACH * PARTITIONS as usize);
+        assert_eq!(scene.letters().len(), EACH * usize::try_from(PARTITIONS).unwrap());
         check(topic, &operated);
     }
 }

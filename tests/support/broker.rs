@@ -47,6 +47,10 @@ const PROPERTIES: &[(&str, &str)] = &[
     ("auto.create.topics.enable", "false"),
     ("group.initial.rebalance.delay.ms", "0"),
     ("group.min.session.timeout.ms", "500"),
+    ("group.consumer.min.session.timeout.ms", "500"),
+    ("group.consumer.session.timeout.ms", "3000"),
+    ("group.consumer.min.heartbeat.interval.ms", "100"),
+    ("group.consumer.heartbeat.interval.ms", "300"),
     ("log.cleaner.dedupe.buffer.size", "16777216"),
     ("log.cleaner.backoff.ms", "200"),
     // Old timestamps are no reason to delete; a topic that wants retention says so.

@@ -51,18 +51,23 @@ impl Broker {
         }
         let results = wait(self.admin().create_topics([&new], &AdminOptions::new())).unwrap();
         results.into_iter().next().unwrap().unwrap();
+        self.await_leaders(topic, usize::try_from(partitions).unwrap());
+    }
+
+    fn await_leaders(&self, topic: &str, partitions: usize) {
         eventually(SOON, "the topic has leaders", || {
             let metadata = self.consumer("metadata").fetch_metadata(Some(topic), SOON).ok()?;
             let leaders = metadata.topics().first()?.partitions().iter().filter(|partition| partition.leader() >= 0);
-            (leaders.count() == usize::try_from(partitions).unwrap()).then_some(())
+            (leaders.count() == partitions).then_some(())
         });
     }
 
-    /// Gives a topic more partitions, as many as this in all.
+    /// Gives a topic more partitions, as many as this in all, and waits until they can be used.
     pub(crate) fn add_partitions(&self, topic: &str, count: usize) {
         let new = NewPartitions::new(topic, count);
         let results = wait(self.admin().create_partitions([&new], &AdminOptions::new())).unwrap();
         results.into_iter().next().unwrap().unwrap();
+        self.await_leaders(topic, count);
     }
 
     /// Deletes a topic, and waits until it is gone.

@@ -7,7 +7,10 @@ use humantime::format_duration;
 use super::{
     Brokers, Config, DEAD_LETTER, DEFAULT_CLUSTER, Kafka, Pipeline, Route, error::Broken, key::Key, value::human_size,
 };
-use crate::kafka::client;
+use crate::kafka::{
+    client,
+    pattern::{self, Sources},
+};
 
 /// Everything that breaks a rule: a key and a sentence.
 pub(super) fn rules(config: &Config) -> Broken {
@@ -61,6 +64,31 @@ fn kafka(name: &str, kafka: &Kafka, has_budget: bool) -> Broken {
     if kafka.shadow.group_id.is_empty() {
         broken.push((key.at("shadow").at("group-id"), "must not be empty".to_owned()));
     }
+    broken.extend(membership(kafka));
+    broken
+}
+
+/// Properties of the members of a group, where they are nothing or contradict the protocol.
+fn membership(kafka: &Kafka) -> Broken {
+    let key = Key::of(["kafka"]);
+    let mut broken = Broken::new();
+    for name in client::GROUP_ONLY.iter().filter(|name| kafka.producer.0.contains_key(**name)) {
+        let what = "is of members of a group, and a producer is none: set it in [kafka.consumer]";
+        broken.push((key.at("producer").at(name), what.to_owned()));
+    }
+    for (table, properties) in [("common", &kafka.common), ("consumer", &kafka.consumer)] {
+        let key = key.at(table);
+        let is_set = |(name, _): &&(&str, &str)| properties.0.contains_key(*name);
+        if client::uses_consumer_protocol(kafka) {
+            for (name, instead) in client::CLASSIC_ONLY.iter().filter(is_set) {
+                let what = format!("is not the client's to decide under group.protocol=consumer: {instead}");
+                broken.push((key.at(name), what));
+            }
+        }
+        if properties.0.get("group.instance.id").is_some_and(String::is_empty) {
+            broken.push((key.at("group.instance.id"), "must not be empty".to_owned()));
+        }
+    }
     broken
 }
 
@@ -111,10 +139,13 @@ fn sources(key: &Key, pipeline: &Pipeline) -> Broken {
     let mut seen = BTreeSet::new();
     for (index, topic) in pipeline.topics.iter().enumerate() {
         let key = key.at("topics").index(index);
-        if topic.starts_with('^') {
-            broken.push((key, "a pattern is not supported: name each topic".to_owned()));
-        } else if !is_topic(topic) {
-            broken.push((key, BAD_TOPIC.to_owned()));
+        let bad = if pattern::is_pattern(topic) {
+            pattern::refusal(topic)
+        } else {
+            (!is_topic(topic)).then(|| BAD_TOPIC.to_owned())
+        };
+        if let Some(bad) = bad {
+            broken.push((key, bad));
         } else if !seen.insert(topic) {
             broken.push((key, format!("names the topic {topic} a second time")));
         }
@@ -188,11 +219,13 @@ fn sinks<'a>(key: &Key, pipeline: &'a Pipeline) -> impl Iterator<Item = (Key, &'
 /// Nothing that a pipeline sends may come back to it, neither at once nor through other pipelines.
 fn loops(key: &Key, pipeline: &Pipeline, all: &BTreeMap<String, Pipeline>) -> Broken {
     let mut broken = Broken::new();
+    let sources = Sources::of(&pipeline.topics);
     for (sink, topic) in sinks(key, pipeline) {
         if !is_topic(topic) {
             broken.push((sink, BAD_TOPIC.to_owned()));
-        } else if pipeline.topics.iter().any(|source| source == topic) {
-            broken.push((sink, format!("{topic} is also in {key}.topics: what is sent there would come back")));
+        } else if let Some(source) = sources.find(topic) {
+            let how = if source == topic { "is also".to_owned() } else { format!("matches {source:?}, which is") };
+            broken.push((sink, format!("{topic} {how} in {key}.topics: what is sent there would come back")));
         } else if let Some(last) = way_back(topic, pipeline, all) {
             let what = format!("what is sent to {topic} would come back through the pipeline {last}");
             broken.push((sink, what));
@@ -203,13 +236,14 @@ fn loops(key: &Key, pipeline: &Pipeline, all: &BTreeMap<String, Pipeline>) -> Br
 
 /// The pipeline that sends on to `home` what was sent to `topic`.
 fn way_back<'a>(topic: &'a str, home: &Pipeline, all: &'a BTreeMap<String, Pipeline>) -> Option<&'a str> {
+    let takes = |pipeline: &Pipeline, topic: &str| Sources::of(&pipeline.topics).find(topic).is_some();
     let mut topics = vec![topic];
     let mut seen = BTreeSet::from([topic]);
     while let Some(topic) = topics.pop() {
-        let reads = |pipeline: &&Pipeline| pipeline.topics.iter().any(|source| source == topic);
-        for pipeline in all.values().filter(|pipeline| pipeline.cluster == home.cluster).filter(reads) {
+        let reads = |pipeline: &&Pipeline| pipeline.cluster == home.cluster && takes(pipeline, topic);
+        for pipeline in all.values().filter(reads) {
             for (_, sink) in sinks(&Key::default(), pipeline) {
-                if home.topics.iter().any(|source| source == sink) {
+                if takes(home, sink) {
                     return Some(&pipeline.name);
                 }
                 if seen.insert(sink) {

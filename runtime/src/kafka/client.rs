@@ -9,8 +9,6 @@ pub const HOST_OWNED: &[&str] = &[
     "bootstrap.servers",
     "metadata.broker.list",
     "group.id",
-    "group.protocol",
-    "group.instance.id",
     "client.id",
     "enable.auto.commit",
     "auto.commit.enable",
@@ -43,6 +41,27 @@ pub const HOST_OWNED: &[&str] = &[
 /// What a client can log in with. librdkafka is built without what Kerberos (GSSAPI) needs and without what fetches the
 /// tokens of OAUTHBEARER; tokens that it makes itself it never renews under rdkafka, so they work for an hour.
 const MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
+
+/// Properties of a group's members alone: of the main consumers. In any other client some would do harm (with the id of a
+/// main consumer it would fence that one), and some contradict what is left, and then there is no client at all.
+pub const GROUP_ONLY: &[&str] = &[
+    "group.protocol",
+    "group.protocol.type",
+    "group.instance.id",
+    "group.remote.assignor",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+];
+
+/// Properties that librdkafka refuses under `group.protocol=consumer`, where the brokers decide, and by what they do.
+pub const CLASSIC_ONLY: &[(&str, &str)] = &[
+    ("session.timeout.ms", "set group.consumer.session.timeout.ms of the brokers"),
+    ("heartbeat.interval.ms", "set group.consumer.heartbeat.interval.ms of the brokers"),
+    ("partition.assignment.strategy", "name an assignor of the brokers in group.remote.assignor"),
+    ("group.protocol.type", "leave it out"),
+];
 
 /// Why a property may not be set to a value, without the value, which may be a secret. What only fails once a client is
 /// made (files that are missing, properties that contradict each other) is not found here.
@@ -80,7 +99,7 @@ fn is_mechanism(name: &str) -> bool {
 
 /// A client that joins no group and produces nothing: metadata, watermarks, administration.
 pub fn admin(kafka: &Kafka, servers: &str) -> ClientConfig {
-    let mut client = base(ClientConfig::new(), kafka, servers, "admin", &[]);
+    let mut client = outside_of_groups(ClientConfig::new(), kafka, servers, "admin", &[]);
     // Asking for a topic must not make it.
     client.set("allow.auto.create.topics", "false");
     client
@@ -107,8 +126,10 @@ pub fn source(kafka: &Kafka, servers: &str, pipeline: &Pipeline) -> ClientConfig
         .set("fetch.wait.max.ms", "50")
         // The default of 1 s stalls a consumer each time that its queue was full.
         .set("fetch.queue.backoff.ms", "10")
-        .set("partition.assignment.strategy", "cooperative-sticky")
         .set("topic.metadata.refresh.interval.ms", "30000");
+    if !uses_consumer_protocol(kafka) {
+        client.set("partition.assignment.strategy", "cooperative-sticky");
+    }
     client = base(client, kafka, servers, &pipeline.name, &[&kafka.consumer]);
     client
         .set("group.id", &pipeline.group)
@@ -117,6 +138,21 @@ pub fn source(kafka: &Kafka, servers: &str, pipeline: &Pipeline) -> ClientConfig
         .set("auto.offset.reset", "error")
         .set("allow.auto.create.topics", "false");
     client
+}
+
+/// Whether the main consumers are members as of KIP-848: the brokers assign partitions, one by one.
+pub fn uses_consumer_protocol(kafka: &Kafka) -> bool {
+    of_members(kafka, "group.protocol").is_some_and(|protocol| protocol.eq_ignore_ascii_case("consumer"))
+}
+
+/// Whether the main consumers are static members: their group keeps their partitions for them while they are away.
+pub fn is_static_member(kafka: &Kafka) -> bool {
+    of_members(kafka, "group.instance.id").is_some()
+}
+
+/// A property as the main consumers get it.
+fn of_members<'k>(kafka: &'k Kafka, name: &str) -> Option<&'k str> {
+    kafka.consumer.0.get(name).or_else(|| kafka.common.0.get(name)).map(String::as_str)
 }
 
 /// How much a shadow reader's client fetches at once.
@@ -138,17 +174,9 @@ pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
         // Two turns ahead: with less, the reader waits for each fetch.
         Width::Wide => ("1048576", "2000", "1"),
     };
-    let mut client = base(ClientConfig::new(), kafka, servers, "shadow", &[&kafka.consumer]);
-    // What concerns members of a group; some of it contradicts what is left, and then there is no client at all.
-    for group_only in [
-        "session.timeout.ms",
-        "heartbeat.interval.ms",
-        "max.poll.interval.ms",
-        "partition.assignment.strategy",
-        "client.rack",
-    ] {
-        client.remove(group_only);
-    }
+    let mut client = outside_of_groups(ClientConfig::new(), kafka, servers, "shadow", &[&kafka.consumer]);
+    // The leader has every record first.
+    client.remove("client.rack");
     client
         .set("group.id", &kafka.shadow.group_id)
         .set("enable.auto.commit", "false")
@@ -171,7 +199,7 @@ pub fn shadow(kafka: &Kafka, servers: &str, width: Width) -> ClientConfig {
 pub fn producer(kafka: &Kafka, servers: &str) -> ClientConfig {
     let mut client = ClientConfig::new();
     client.set("linger.ms", "5").set("delivery.timeout.ms", "60000");
-    client = base(client, kafka, servers, "producer", &[&kafka.producer]);
+    client = outside_of_groups(client, kafka, servers, "producer", &[&kafka.producer]);
     client
         .set("enable.idempotence", "true")
         .set("allow.auto.create.topics", "false")
@@ -180,6 +208,21 @@ pub fn producer(kafka: &Kafka, servers: &str) -> ClientConfig {
         // Our own bound on bytes is met first.
         .set("queue.buffering.max.messages", "1000000")
         .set("queue.buffering.max.kbytes", "1048576");
+    client
+}
+
+/// Sets what is configured over defaults, for a client that is no member of a group.
+fn outside_of_groups(
+    client: ClientConfig,
+    kafka: &Kafka,
+    servers: &str,
+    role: &str,
+    more: &[&Properties],
+) -> ClientConfig {
+    let mut client = base(client, kafka, servers, role, more);
+    for name in GROUP_ONLY {
+        client.remove(name);
+    }
     client
 }
 
@@ -192,3 +235,6 @@ fn base(mut client: ClientConfig, kafka: &Kafka, servers: &str, role: &str, more
     client.set("bootstrap.servers", servers).set("client.id", format!("deadletter-{role}"));
     client
 }
+
+#[cfg(test)]
+mod tests;

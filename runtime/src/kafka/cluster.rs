@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result};
 use tracing::info;
 
-use super::{Embedded, Producer, ShadowReaders, TopicIds, Watermarks};
+use super::{Embedded, Producer, ShadowReaders, TopicIds, Watermarks, pattern};
 use crate::config::{Brokers, Config, Kafka};
 
 /// The clients that all pipelines of a cluster share, and the mock cluster if the configuration asks for it.
@@ -93,7 +93,7 @@ fn topics(config: &Config, cluster: &str) -> BTreeMap<String, i32> {
     let mut topics = BTreeMap::new();
     for pipeline in config.pipelines.values().filter(|pipeline| pipeline.cluster == cluster) {
         let outputs = pipeline.outputs.values().map(|output| &output.topic);
-        for topic in pipeline.topics.iter().chain(outputs) {
+        for topic in pipeline.topics.iter().filter(|topic| !pattern::is_pattern(topic)).chain(outputs) {
             topics.insert(topic.clone(), Embedded::PARTITIONS);
         }
         for route in pipeline.routes.values() {

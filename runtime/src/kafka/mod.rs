@@ -7,6 +7,7 @@ mod copy;
 mod embedded;
 mod inbox;
 mod list;
+pub mod pattern;
 mod producer;
 mod raw;
 pub mod shadow;

@@ -1,9 +1,11 @@
-//! The calls of librdkafka that rdkafka does not wrap, or wraps with a panic, and one of the C library beneath it. The
+//! The calls of librdkafka that rdkafka does not wrap, or wraps with a panic, and some of the C library beneath it. The
 //! only unsafe code of the project.
 #![allow(unsafe_code, reason = "librdkafka is C; each block says why it is sound")]
 
 use std::{
+    borrow::Cow,
     ffi::{CStr, CString, c_int, c_void},
+    mem::MaybeUninit,
     ptr::{self, NonNull},
     slice,
     time::Duration,
@@ -398,6 +400,44 @@ fn span(bytes: Option<&[u8]>) -> sys::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_1 
 /// No slice is longer than `isize::MAX`.
 const fn signed(length: usize) -> isize {
     length.cast_signed()
+}
+
+// === Patterns ===
+
+/// A regular expression of the C library, with which librdkafka matches names of topics.
+pub(super) struct Regex(Box<libc::regex_t>);
+
+impl Regex {
+    /// # Errors
+    /// Why it is none, in the C library's words.
+    pub(super) fn new(expression: &CStr) -> Result<Self, String> {
+        let mut compiled = Box::new(MaybeUninit::<libc::regex_t>::uninit());
+        let flags = libc::REG_EXTENDED | libc::REG_NOSUB;
+        // SAFETY: the expression ends with a NUL, and the structure is only written to.
+        let failed = unsafe { libc::regcomp(compiled.as_mut_ptr(), expression.as_ptr(), flags) };
+        if failed != 0 {
+            let mut text = [0_u8; 128];
+            // SAFETY: takes the structure of a failure; at most as much as there is room for is written, with a NUL.
+            unsafe { libc::regerror(failed, compiled.as_ptr(), text.as_mut_ptr().cast(), text.len()) };
+            let text = CStr::from_bytes_until_nul(&text).map(CStr::to_string_lossy);
+            return Err(text.map_or_else(|_| failed.to_string(), Cow::into_owned));
+        }
+        // SAFETY: a success fills it.
+        Ok(Self(unsafe { compiled.assume_init() }))
+    }
+
+    /// Whether it is somewhere in a text.
+    pub(super) fn matches(&self, text: &CStr) -> bool {
+        // SAFETY: the structure is filled, the text ends with a NUL, and no positions are asked for.
+        unsafe { libc::regexec(&raw const *self.0, text.as_ptr(), 0, ptr::null_mut(), 0) == 0 }
+    }
+}
+
+impl Drop for Regex {
+    fn drop(&mut self) {
+        // SAFETY: the structure was filled by `regcomp` and is not used any more.
+        unsafe { libc::regfree(&raw mut *self.0) }
+    }
 }
 
 // === Memory ===

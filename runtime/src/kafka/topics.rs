@@ -10,7 +10,7 @@ use admin::Admin;
 use reach::Reach;
 use rules::Found;
 
-use super::Cluster;
+use super::{Cluster, pattern};
 use crate::config::Pipeline;
 
 /// What the checks found out: the topics of a pipeline by name.
@@ -60,7 +60,9 @@ pub async fn check(cluster: &Cluster, pipeline: &Pipeline) -> anyhow::Result<Che
 
 async fn examine(cluster: &Cluster, pipeline: &Pipeline, makes: bool) -> anyhow::Result<Checked> {
     let admin = Admin::connect(cluster)?;
-    let wanted = rules::wanted(pipeline);
+    let by_pattern = pipeline.topics.iter().any(|topic| pattern::is_pattern(topic));
+    let all = if by_pattern { admin.names().await? } else { Vec::new() };
+    let wanted = rules::wanted(pipeline, &all);
     let mut found = admin.describe(&wanted).await?;
     if cluster.is_embedded() {
         tracing::info!(
@@ -75,7 +77,7 @@ async fn examine(cluster: &Cluster, pipeline: &Pipeline, makes: bool) -> anyhow:
         if !makes {
             return Ok(Checked::new(&warnings, pipeline, found));
         }
-        admin.create(&missing, rules::largest_message(pipeline, &found), &mut found).await?;
+        admin.create(&missing, rules::largest_message(&wanted, &found), &mut found).await?;
         admin.configure(&missing, &mut found).await;
     }
     let warnings = rules::judge(pipeline, &wanted, &found)?;

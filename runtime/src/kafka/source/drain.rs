@@ -48,7 +48,11 @@ impl Thread {
         self.leave()
     }
 
+    /// A static member does not: its group keeps its partitions for it until its session ends, unless it unsubscribes.
     fn leave(&mut self) -> Result<()> {
+        if self.is_static_member {
+            return Ok(());
+        }
         let consumer = Arc::clone(&self.consumer);
         consumer.unsubscribe();
         let by = Instant::now() + LEAVE;

@@ -37,18 +37,25 @@ impl Thread {
     pub(super) fn may_go_on(&self, error: &KafkaError) -> Result<()> {
         use RDKafkaErrorCode as Code;
         let group = &self.pipeline.group;
-        if let KafkaError::MessageConsumptionFatal(code) = error {
-            bail!("the main consumer of group {group} failed for good: {code}");
-        }
-        if let Some(code @ (Code::GroupAuthorizationFailed | Code::TopicAuthorizationFailed)) =
-            error.rdkafka_error_code()
-        {
-            bail!(
+        match error.rdkafka_error_code() {
+            Some(code @ (Code::GroupAuthorizationFailed | Code::TopicAuthorizationFailed)) => bail!(
                 "not authorised ({code}): group {group} needs READ on the group and on the topics {:?}",
                 self.pipeline.topics
-            );
+            ),
+            Some(Code::FencedInstanceId) => bail!(
+                "another process has joined group {group} with the same group.instance.id and has its partitions now: \
+                 give each process an id of its own"
+            ),
+            Some(Code::UnreleasedInstanceId) => bail!(
+                "group {group} has a member with the same group.instance.id: give each process an id of its own; if it \
+                 is that of a process that died, start again when its session has ended \
+                 (group.consumer.session.timeout.ms of the brokers)"
+            ),
+            Some(code) if matches!(error, KafkaError::MessageConsumptionFatal(_)) => {
+                bail!("the main consumer of group {group} failed for good: {code}")
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Some partition's position is outside of its log; the client does not say which.

@@ -7,6 +7,7 @@ mod drain;
 mod errors;
 mod rebalance;
 mod slot;
+mod start;
 mod thread;
 
 use std::{

@@ -4,7 +4,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError, mpsc as std_mpsc},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -12,8 +11,6 @@ use anyhow::{Context as _, Result, bail};
 use rdkafka::{
     TopicPartitionList,
     consumer::{CommitMode, Consumer, RebalanceProtocol},
-    error::KafkaResult,
-    topic_partition_list::TopicPartitionListElem,
     types::RDKafkaRespErr,
 };
 use tracing::{debug, info, warn};
@@ -24,7 +21,6 @@ use super::{
     thread::{ASK, Thread},
 };
 use crate::{
-    config::Start,
     kafka::{
         list,
         topic_ids::{self, Existence, TopicId, TopicIdError},
@@ -36,9 +32,8 @@ use crate::{
 /// What the lanes get of a revocation; the rest of its two seconds is for the commit.
 const LANES_END: Duration = Duration::from_millis(1500);
 
-/// How often the brokers are asked something before the pipeline gives up, and after what pause.
-const ASK_TIMES: usize = 6;
-const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// How long a question may take whose answer changes nothing.
+const ASK_IN_PASSING: Duration = Duration::from_millis(500);
 
 impl Thread {
     /// Carries out what the last poll announced.
@@ -97,59 +92,6 @@ impl Thread {
         described.into_iter().filter_map(id).collect()
     }
 
-    /// The committed offsets, and the configured start where there is none.
-    fn positions(&self, partitions: &TopicPartitionList) -> Result<Vec<(TopicPartition, NextOffset)>> {
-        let committed = self.ask("the committed offsets", || {
-            let committed = self.consumer.committed_offsets(partitions.clone(), ASK)?;
-            // A partition without an answer is not one without a commit.
-            committed.elements().iter().try_for_each(TopicPartitionListElem::error)?;
-            Ok(committed)
-        })?;
-        let mut positions = Vec::with_capacity(committed.count());
-        for element in committed.elements() {
-            let source = TopicPartition::new(element.topic(), element.partition());
-            let position = match element.offset() {
-                rdkafka::Offset::Offset(offset) => NextOffset::new(offset),
-                _ => None,
-            };
-            let position = match position {
-                Some(position) => position,
-                None => self.configured_start(&source)?,
-            };
-            positions.push((source, position));
-        }
-        Ok(positions)
-    }
-
-    fn configured_start(&self, source: &TopicPartition) -> Result<NextOffset> {
-        let (low, high) = self.ask(&format!("the watermarks of {source}"), || {
-            self.consumer.fetch_watermarks(&source.topic, source.partition, ASK)
-        })?;
-        let start = match self.pipeline.start {
-            Start::Earliest => low,
-            Start::Latest => high,
-        };
-        NextOffset::new(start).with_context(|| format!("{source} has a negative watermark"))
-    }
-
-    /// Asks the brokers a few times before it gives up, as during an election.
-    fn ask<T>(&self, what: &str, question: impl Fn() -> KafkaResult<T>) -> Result<T> {
-        let mut time = 1;
-        loop {
-            match question() {
-                Ok(answer) => return Ok(answer),
-                Err(error) if time < ASK_TIMES => {
-                    warn!(%error, group = self.pipeline.group, time, of = ASK_TIMES, "Cannot read {what}");
-                }
-                Err(error) => {
-                    return Err(error).with_context(|| format!("cannot read {what} for group {}", self.pipeline.group));
-                }
-            }
-            time += 1;
-            thread::sleep(ASK_AGAIN);
-        }
-    }
-
     fn revoke(&mut self, partitions: &TopicPartitionList) -> Result<()> {
         let revoked = list::sources(partitions);
         let lost = self.consumer.assignment_lost();
@@ -163,7 +105,22 @@ impl Thread {
             RebalanceProtocol::Cooperative => self.consumer.incremental_unassign(partitions),
             _ => self.consumer.unassign(),
         }
-        .context("cannot give up the revoked partitions")
+        .context("cannot give up the revoked partitions")?;
+        if self.knows_topic_ids {
+            self.note_deleted(&revoked);
+        }
+        Ok(())
+    }
+
+    /// Says which topics are given up because they are no more: the client tells only of those that were named one by one,
+    /// and not their name.
+    fn note_deleted(&self, revoked: &[TopicPartition]) {
+        let topics = revoked.iter().map(|source| Arc::clone(&source.topic)).collect();
+        for (topic, existence) in topic_ids::describe(self.consumer.client(), &topics, None, ASK_IN_PASSING) {
+            if matches!(existence, Ok(Existence::Gone)) {
+                warn!(%topic, pipeline = self.pipeline.name, "The topic was deleted; one that is made anew is read from its start");
+            }
+        }
     }
 
     /// Ends some lanes and says what may be committed of them.

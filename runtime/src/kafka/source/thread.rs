@@ -1,6 +1,7 @@
 //! The thread of the main consumer.
 
 use std::{
+    collections::BTreeSet,
     future::Future,
     sync::{
         Arc, Mutex, PoisonError,
@@ -28,7 +29,7 @@ use super::{
 };
 use crate::{
     config::Pipeline,
-    kafka::{Cluster, client, list},
+    kafka::{Cluster, client, list, pattern},
     message::TopicPartition,
 };
 
@@ -75,8 +76,6 @@ impl Source {
             .set_log_level(RDKafkaLogLevel::Warning)
             .create_with_context(Rebalances::default())
             .context("cannot make the main consumer")?;
-        let topics: Vec<&str> = pipeline.topics.iter().map(String::as_str).collect();
-        consumer.subscribe(&topics).with_context(|| format!("cannot subscribe to {topics:?}"))?;
         let drain = Arc::new(AtomicBool::new(false));
         let counts = Arc::new(Mutex::new(SourceCounts::default()));
         let (ended, stopped) = oneshot::channel();
@@ -88,7 +87,9 @@ impl Source {
             runtime: Handle::current(),
             spawn,
             knows_topic_ids: !cluster.is_embedded(),
+            is_static_member: client::is_static_member(cluster.kafka()),
             slots: Vec::new(),
+            old: BTreeSet::new(),
             drain: Arc::clone(&drain),
             counts: Arc::clone(&counts),
             poll_for: IDLE_POLL,
@@ -130,7 +131,11 @@ pub(super) struct Thread {
     pub(super) spawn: SpawnLane,
     /// The embedded broker does not answer the question.
     pub(super) knows_topic_ids: bool,
+    /// Whether its group waits for it to come back.
+    pub(super) is_static_member: bool,
     pub(super) slots: Vec<Slot>,
+    /// Partitions to which `start = "latest"` applies, until something of them is committed.
+    pub(super) old: BTreeSet<TopicPartition>,
     pub(super) counts: Arc<Mutex<SourceCounts>>,
     budget: Budget,
     runtime: Handle,
@@ -144,7 +149,7 @@ pub(super) struct Thread {
 
 impl Thread {
     fn run(&mut self) -> Stopped {
-        let outcome = self.consume().and_then(|()| self.finish());
+        let outcome = self.join().and_then(|()| self.consume()).and_then(|()| self.finish());
         let outcome = outcome.and_then(|()| self.failed.take().map_or(Ok(()), |why| Err(anyhow!(why))));
         self.consumer.context().closing.store(true, Ordering::Release);
         match outcome {
@@ -154,6 +159,13 @@ impl Thread {
                 Stopped::Failed(error)
             }
         }
+    }
+
+    fn join(&mut self) -> Result<()> {
+        self.note_what_is_old()?;
+        let topics: Vec<_> = self.pipeline.topics.iter().map(|topic| pattern::subscription(topic)).collect();
+        let topics: Vec<_> = topics.iter().map(String::as_str).collect();
+        self.consumer.subscribe(&topics).with_context(|| format!("cannot subscribe to {topics:?}"))
     }
 
     /// Until a drain is asked for, or a lane wants the end.

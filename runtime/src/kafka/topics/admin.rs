@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use rdkafka::{
     admin::{AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication},
     client::Client,
-    error::{KafkaResult, RDKafkaErrorCode},
+    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
 };
 
 use super::{
@@ -40,6 +40,16 @@ impl Admin {
             .create_with_context(Context)
             .context("cannot make a client for the checks of topics")?;
         Ok(Self { client: Arc::new(client), servers: cluster.servers().to_owned(), embedded: cluster.is_embedded() })
+    }
+
+    /// The names of all topics that this client may see.
+    pub(super) async fn names(&self) -> anyhow::Result<Vec<String>> {
+        let client = Arc::clone(&self.client);
+        let asked = tokio::task::spawn_blocking(move || {
+            let metadata = client.inner().fetch_metadata(None, TIMEOUT)?;
+            Ok::<_, KafkaError>(metadata.topics().iter().map(|topic| topic.name().to_owned()).collect())
+        });
+        asked.await?.with_context(|| format!("cannot ask the brokers at {:?} for the names of topics", self.servers))
     }
 
     /// All topics wanted, without their configuration.

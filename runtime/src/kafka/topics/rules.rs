@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use anyhow::bail;
 
-use crate::config::{CreateTopic, KeyChoice, Pipeline, Route, TimestampChoice};
+use crate::{
+    config::{CreateTopic, KeyChoice, Pipeline, Route, TimestampChoice},
+    kafka::pattern::{self, Sources},
+};
 
 /// `max.message.bytes` of a topic unless the broker says otherwise.
 pub(super) const DEFAULT_MAX_MESSAGE_BYTES: u64 = 1_048_588;
@@ -88,9 +91,12 @@ impl Wanted<'_> {
     }
 }
 
-/// Every use of a topic, sources first.
-pub(super) fn wanted(pipeline: &Pipeline) -> Vec<Wanted<'_>> {
-    let sources = pipeline.topics.iter().map(|topic| (topic, Role::Source));
+/// Every use of a topic, sources first. Those that patterns match are among the names of all topics.
+pub(super) fn wanted<'a>(pipeline: &'a Pipeline, all: &'a [String]) -> Vec<Wanted<'a>> {
+    let patterns = Sources::of(&pipeline.topics);
+    let named = pipeline.topics.iter().filter(|topic| !pattern::is_pattern(topic));
+    let matched = all.iter().filter(|topic| patterns.find(topic).is_some_and(pattern::is_pattern));
+    let sources = named.chain(matched).map(|topic| (topic, Role::Source));
     let outputs = pipeline.outputs.iter().map(|(name, output)| (&output.topic, Role::Output(name)));
     let routes = pipeline.routes.iter().map(|(name, route)| (&route.topic, Role::Route(name, route)));
     let all = sources.chain(outputs).chain(routes);
@@ -98,17 +104,21 @@ pub(super) fn wanted(pipeline: &Pipeline) -> Vec<Wanted<'_>> {
 }
 
 /// The largest message that a source lets through, as far as that is known.
-pub(super) fn largest_message(pipeline: &Pipeline, found: &Topics) -> Option<u64> {
-    let sources = pipeline.topics.iter().filter_map(|topic| configuration(found, topic));
-    sources.map(|source| source.max_message_bytes).max()
+pub(super) fn largest_message(wanted: &[Wanted<'_>], found: &Topics) -> Option<u64> {
+    sources(wanted, found).map(|source| source.max_message_bytes).max()
+}
+
+/// The configuration of the sources, as far as it is known.
+fn sources<'f>(wanted: &[Wanted<'_>], found: &'f Topics) -> impl Iterator<Item = &'f Configuration> {
+    let sources = wanted.iter().filter(|one| matches!(one.role, Role::Source));
+    sources.filter_map(|one| configuration(found, one.topic))
 }
 
 /// Warnings; the first thing that cannot work is an error.
 pub(super) fn judge(pipeline: &Pipeline, wanted: &[Wanted<'_>], found: &Topics) -> anyhow::Result<Vec<String>> {
-    let largest = largest_message(pipeline, found);
-    let sources = pipeline.topics.iter().filter_map(|topic| configuration(found, topic));
-    let oldest = sources.map(|source| source.retention.unwrap_or(Duration::MAX)).max();
-    let mut warnings = Vec::new();
+    let largest = largest_message(wanted, found);
+    let oldest = sources(wanted, found).map(|source| source.retention.unwrap_or(Duration::MAX)).max();
+    let mut warnings = unmatched(pipeline, wanted);
     for one in wanted {
         usable(one, found.get(one.topic))?;
         let Some(known) = configuration(found, one.topic) else { continue };
@@ -125,6 +135,22 @@ pub(super) fn judge(pipeline: &Pipeline, wanted: &[Wanted<'_>], found: &Topics) 
         }
     }
     Ok(warnings)
+}
+
+/// Patterns for which there is no topic yet.
+fn unmatched(pipeline: &Pipeline, wanted: &[Wanted<'_>]) -> Vec<String> {
+    let mut unmatched = Vec::new();
+    for entry in pipeline.topics.iter().filter(|entry| pattern::is_pattern(entry)) {
+        let sources = Sources::of(std::slice::from_ref(entry));
+        let is_match = |one: &Wanted<'_>| matches!(one.role, Role::Source) && sources.find(one.topic).is_some();
+        if !wanted.iter().any(is_match) {
+            unmatched.push(format!(
+                "no topic matches {entry:?} of pipelines.{}.topics yet: messages come once there is one",
+                pipeline.name
+            ));
+        }
+    }
+    unmatched
 }
 
 fn usable(wanted: &Wanted<'_>, found: Option<&Found>) -> anyhow::Result<()> {
