@@ -3,7 +3,7 @@
 mod support;
 
 use rustix::process::Signal;
-use support::{Process, SOON, Scene, broker};
+use support::{Broker, Operated, Process, SOON, Scene, broker};
 
 /// Both in one process, as the pipelines `first` and `second`.
 fn together(first: &str, second: &str) -> String {
@@ -57,4 +57,34 @@ fn none_begins_while_another_one_cannot() {
     let said = process.stderr();
     assert!(said.contains("pipeline second: ") && said.contains("several-nowhere"), "{said}");
     assert!(good.letters().is_empty() && good.committed(0).is_none());
+}
+
+#[test]
+fn pipelines_of_two_clusters_work_in_one_process_and_one_goes_on_without_the_other_ones_brokers() {
+    let far = Broker::start(&[]);
+    // The same names on both: nothing is taken from, or sent to, the other one.
+    let [here, there] = [broker(), &far].map(|broker| Scene::new(broker, "clusters", 1, &[]));
+    here.produce(0, MESSAGES);
+    there.produce(0, &["D", "R", "D"]);
+    let cluster = format!("[clusters.far]\nbrokers = \"{}\"\n[pipelines.second]\ncluster = \"far\"\n", far.servers);
+    let config = together(&here.config("", ""), &there.config("", "")).replace("[pipelines.second]\n", &cluster);
+    let mut operated = Operated::start(&config);
+    here.await_committed(0, 4);
+    there.await_committed(0, 3);
+    assert_eq!((here.rejected(0, "now"), here.rejected(0, "late")), (vec![1], vec![2]));
+    assert_eq!((there.rejected(0, "now"), there.rejected(0, "late")), (vec![1], vec![0, 2]));
+    for (cluster, found) in [("kafka", 1.0), ("far", 2.0)] {
+        let reads = format!("deadletter_shadow_reads_total{{cluster=\"{cluster}\",answer=\"found\"}}");
+        operated.await_metric(&reads, |count| count == found);
+    }
+    let pause = ["pause", "clusters/0", "--reason", "which one?"];
+    assert!(operated.refused(&pause).contains("first, second"), "both have it");
+    far.stop();
+    here.produce(0, &["R", "D"]);
+    here.await_committed(0, 6);
+    far.resume();
+    there.produce(0, &["R"]);
+    there.await_committed(0, 4);
+    operated.process.signal(Signal::TERM);
+    assert_eq!(operated.process.wait(SOON).code(), Some(0), "{}", operated.process.stderr());
 }

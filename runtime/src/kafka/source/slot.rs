@@ -61,7 +61,7 @@ enum Flow {
     Resuming,
 }
 
-/// What became of a batch that was to be handed over.
+/// What came of handing over the batch that grows.
 #[derive(PartialEq, Eq)]
 pub(super) enum Handed {
     /// The lane has it.
@@ -69,6 +69,13 @@ pub(super) enum Handed {
     /// There is no room: pause the partition.
     Full,
     /// The lane is gone.
+    Gone,
+}
+
+/// What became of a batch that was sent.
+enum Sent {
+    Taken,
+    NoRoom(Batch),
     Gone,
 }
 
@@ -172,13 +179,16 @@ impl Slot {
         self.since = None;
         let patience =
             if self.slow_until.is_some_and(|until| Instant::now() < until) { Duration::ZERO } else { PATIENCE };
-        let (handed, _) = self.send(batch, budget, Some((runtime, patience)));
-        if handed == Handed::Full {
-            self.next = NextOffset::new(first).unwrap_or(self.next);
-            self.flow = Flow::Paused;
-            self.slow_until = Some(Instant::now() + SLOW_FOR);
+        match self.send(batch, budget, Some((runtime, patience))) {
+            Sent::Taken => Handed::Over,
+            Sent::Gone => Handed::Gone,
+            Sent::NoRoom(_) => {
+                self.next = NextOffset::new(first).unwrap_or(self.next);
+                self.flow = Flow::Paused;
+                self.slow_until = Some(Instant::now() + SLOW_FOR);
+                Handed::Full
+            }
         }
-        handed
     }
 
     /// Closes the growing batch only if there is room for it at once.
@@ -188,13 +198,14 @@ impl Slot {
         }
         let batch = self.close();
         match self.send(batch, budget, None) {
-            (Handed::Full, Some(batch)) => {
+            Sent::Taken => {
+                self.since = None;
+                Handed::Over
+            }
+            Sent::Gone => Handed::Gone,
+            Sent::NoRoom(batch) => {
                 self.building = batch;
                 Handed::Full
-            }
-            (handed, _) => {
-                self.since = None;
-                handed
             }
         }
     }
@@ -227,11 +238,11 @@ impl Slot {
         batches.map_or(0, mpsc::Sender::capacity)
     }
 
-    /// Hands over if there is room within the patience; gives the batch back if there is not.
-    fn send(&self, batch: Batch, budget: &Budget, patience: Option<(&Handle, Duration)>) -> (Handed, Option<Batch>) {
-        let Some(batches) = &self.batches else { return (Handed::Gone, None) };
+    /// Sends it if there is room within the patience.
+    fn send(&self, batch: Batch, budget: &Budget, patience: Option<(&Handle, Duration)>) -> Sent {
+        let Some(batches) = &self.batches else { return Sent::Gone };
         if self.progress.is_halted() {
-            return (Handed::Full, Some(batch));
+            return Sent::NoRoom(batch);
         }
         let share = budget.share(batch.bytes());
         let patience = patience.filter(|(_, patience)| !patience.is_zero());
@@ -240,7 +251,7 @@ impl Slot {
         let is_greedy =
             patience.is_none() && batches.capacity() < batches.max_capacity() && !budget.is_half_free(share);
         let at_once = match (batches.try_reserve(), Arc::clone(&budget.permits).try_acquire_many_owned(share)) {
-            (Err(TrySendError::Closed(())), _) => return (Handed::Gone, None),
+            (Err(TrySendError::Closed(())), _) => return Sent::Gone,
             (Ok(room), Ok(permit)) if !is_greedy => Some((room, permit)),
             _ => None,
         };
@@ -256,9 +267,9 @@ impl Slot {
             Some((room, permit)) => {
                 let in_hand = InHand { batch: Arc::new(batch), share: Some(Arc::new(permit)) };
                 room.send(Delivery { in_hand, restarts: self.restarts });
-                (Handed::Over, None)
+                Sent::Taken
             }
-            None => (Handed::Full, Some(batch)),
+            None => Sent::NoRoom(batch),
         }
     }
 }
