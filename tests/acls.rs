@@ -1,10 +1,8 @@
 //! A client that is not allowed what it needs: told at the start with what is missing; later, nothing is lost.
 
-mod support;
-
 use std::sync::LazyLock;
 
-use support::{
+use crate::support::{
     Broker, Oracle, Process, SOON,
     acls::{AUTHORIZER, Operation, Resource},
     eventually,

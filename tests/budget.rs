@@ -1,8 +1,6 @@
 //! The memory of a process is as its budget says, whatever waits: behind a slow guest, or for a topic that is away.
 
-mod support;
-
-use support::{Operated, Record, SOON, Scene, broker};
+use crate::support::{Operated, Record, SOON, Scene, broker};
 
 const PARTITIONS: i32 = 12;
 /// Each partition has this many messages of 16 KiB: 96 MiB together.

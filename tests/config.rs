@@ -1,15 +1,13 @@
 //! Bad configurations, each beside the message that it gets: `config/*.toml` and `*.err`. With `UPDATE_GOLDEN=1` the
 //! messages are written anew instead of compared.
 
-mod support;
-
 use std::{
     env, fs,
     path::{Path, PathBuf},
     process::Output,
 };
 
-use support::{binary, guest, repository};
+use crate::support::{binary, guest, repository};
 use tempfile::TempDir;
 
 fn folder() -> PathBuf {

@@ -1,13 +1,11 @@
 //! `kill -9`, at named points and at any moment, under the oracle.
 
-mod support;
-
 use std::{thread, time::Duration};
 
+use crate::support::{Oracle, SOON, broker, runs};
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use rustix::process::Signal;
 use serde_json::json;
-use support::{Oracle, SOON, broker, runs};
 
 /// Where a process can be made to die.
 const POINTS: &[&str] =

@@ -1,12 +1,10 @@
 //! The earthquakes example: exact counts and identical bytes, on both brokers, for the real data and for broken copies.
 
-mod support;
-
 use std::{collections::BTreeMap, fs, ops::RangeInclusive, path::Path, process::Command};
 
+use crate::support::{Broker, broker, guest, repository};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Map, Value};
-use support::{Broker, broker, guest, repository};
 use tempfile::TempDir;
 
 const FOLDER: &str = "examples/earthquakes";

@@ -1,10 +1,8 @@
 //! Records that a guest emits: none without its answer, and no commit without them.
 
-mod support;
-
 use std::collections::BTreeSet;
 
-use support::{Running, Scene, broker, counts};
+use crate::support::{Running, Scene, broker, counts};
 
 fn copies(scene: &Scene<'_>) -> BTreeSet<String> {
     let records = scene.broker.read(&scene.copies());

@@ -1,8 +1,6 @@
 //! A guest that fails, and not because of a message: an instance is lost, and nothing with it.
 
-mod support;
-
-use support::{Process, Running, SOON, Scene, broker, counts, eventually};
+use crate::support::{Process, Running, SOON, Scene, broker, counts, eventually};
 
 /// Ways to fail, and what each is called.
 const WAYS: &[(&str, &str)] = &[

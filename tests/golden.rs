@@ -1,12 +1,10 @@
 //! Dead letters to the last byte, from the batch in hand and read again.
 
-mod support;
-
+use crate::support::{Running, SOON, Scene, Stored, broker, kafka};
 use deadletter::{
     kafka::Producer,
     record::{Record, RecordHeader},
 };
-use support::{Running, SOON, Scene, Stored, broker, kafka};
 
 type Header = (&'static [u8], Option<&'static [u8]>);
 

@@ -1,8 +1,6 @@
 //! Messages whose payload is not to be had any more when they are rejected.
 
-mod support;
-
-use support::{Record, Running, SOON, Scene, broker, counts, eventually};
+use crate::support::{Record, Running, SOON, Scene, broker, counts, eventually};
 
 /// The guest settles everything as soon as eight offsets are open: that is when the test wants it to.
 const EIGHT: &str = r#"

@@ -1,16 +1,14 @@
 //! What passes between the host and a guest, for every shape that a guest may have.
 
-mod support;
-
 use std::{collections::BTreeSet, time::Duration};
 
+use crate::support::{
+    guest,
+    guests::{batch, call, instance, judge, load, odd_batch, rejection, setup},
+};
 use deadletter::{
     guest::{FailureKind, Occasion, Setup},
     verdict::{OffsetRange, Outcome},
-};
-use support::{
-    guest,
-    guests::{batch, call, instance, judge, load, odd_batch, rejection, setup},
 };
 
 const ALL: [&str; 3] = ["testing-plain", "testing-lazy", "testing-mixed"];

@@ -1,10 +1,8 @@
 //! The harness itself: a broker that keeps its data over a crash and a stop, and dies with the test process.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::{Broker, Record, broker};
+use crate::support::{Broker, Record, broker};
 
 fn numbered(count: u32) -> Vec<Record> {
     (0..count).map(|number| Record::new(format!("key-{number}"), format!("payload {number}"))).collect()

@@ -1,8 +1,6 @@
 //! Limits on open offsets, the settle tick, and a guest that is too slow.
 
-mod support;
-
-use support::{Running, SOON, Scene, broker, counts, eventually};
+use crate::support::{Running, SOON, Scene, broker, counts, eventually};
 
 /// Eight open offsets, in batches of four.
 fn eight(grace: &str, then: &str) -> String {

@@ -1,14 +1,12 @@
 //! What is not a guest is refused with one sentence.
 
-mod support;
-
 use std::{fs, path::Path};
 
-use deadletter::guest::{Guest, Setup};
-use support::{
+use crate::support::{
     guest,
     guests::{compiler, load, setup},
 };
+use deadletter::guest::{Guest, Setup};
 
 /// An empty component that exports interfaces of these names, and imports others.
 fn component(imports: &[&str], exports: &[&str]) -> Vec<u8> {

@@ -1,13 +1,11 @@
 //! Memory does not depend on the bytes of uncommitted messages: half of 2,000,000 messages deferred takes what a run
 //! takes that accepts everything, and what was deferred is there when it is rejected at last.
 
-mod support;
-
 use std::collections::BTreeSet;
 
+use crate::support::{Process, Record, SOON, Scene, broker, eventually, guest, runs};
 use rand::{RngCore as _, SeedableRng as _, rngs::StdRng};
 use rustix::process::Signal;
-use support::{Process, Record, SOON, Scene, broker, eventually, guest, runs};
 
 const PARTITIONS: i32 = 4;
 const BYTES: usize = 1_024;

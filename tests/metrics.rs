@@ -1,13 +1,10 @@
 //! Each metric, read after what it counts was caused; and their documentation.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
 #![allow(clippy::float_cmp, reason = "counts are whole numbers")]
-
-mod support;
 
 use std::{collections::BTreeSet, fs, process::Command, sync::Mutex};
 
+use crate::support::{Broker, Operated, Scene, broker, promtool, repository};
 use deadletter::admin::{METRICS, Metric};
-use support::{Broker, Operated, Scene, broker, promtool, repository};
 
 const SMALL: &str = r#"
     batch = { messages = 4, bytes = "64KiB", wait = "5ms" }

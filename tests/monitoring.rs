@@ -1,7 +1,4 @@
 //! The alerts and the dashboard of `examples/monitoring`: valid, and about metrics that are there.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
-
-mod support;
 
 use std::{
     collections::BTreeSet,
@@ -10,9 +7,9 @@ use std::{
     process::{Command, Output},
 };
 
+use crate::support::{promtool, repository};
 use deadletter::admin::METRICS;
 use serde_json::Value;
-use support::{promtool, repository};
 
 fn folder() -> PathBuf {
     repository().join("examples/monitoring")

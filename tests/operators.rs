@@ -1,11 +1,8 @@
 //! What an operator does to a running process: `status`, `pause`, `resume`, `skip`, `drain`, and what is refused.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "it is test code")]
-
-mod support;
 
 use std::{fs, thread};
 
-use support::{
+use crate::support::{
     Operated, Process, SOON, Scene, binary, broker, free_port,
     operator::{TOKEN, http, refused},
 };
@@ -243,7 +240,9 @@ fn a_listener_without_a_token_changes_nothing() {
     let port = free_port();
     let process = Process::start(&format!("[admin]\nlisten = \"127.0.0.1:{port}\"\n{}", scene.config("", SMALL)));
     let config = process.folder().path().join("deadletter.toml").display().to_string();
-    support::eventually(SOON, "it listens", || (http(port, "GET /healthz HTTP/1.1\r\n\r\n").0 == 200).then_some(()));
+    crate::support::eventually(SOON, "it listens", || {
+        (http(port, "GET /healthz HTTP/1.1\r\n\r\n").0 == 200).then_some(())
+    });
     let drain = binary(["drain", "--config", &config]).output().unwrap();
     assert!(refused(&drain, 1).contains("has no admin.token"));
 }

@@ -1,11 +1,9 @@
 //! A broker or a topic that goes away and comes back, under the oracle.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::{Broker, Oracle, Process, SOON, broker, eventually};
 use rustix::process::Signal;
-use support::{Broker, Oracle, Process, SOON, broker, eventually};
 
 /// A broker that comes back is found soon.
 const SOON_AGAIN: &str = r#"

@@ -1,8 +1,6 @@
 //! Topics by pattern, and topics and partitions that come and go while they are read.
 
-mod support;
-
-use support::{Record, Running, SOON, Scene, broker, eventually, poll};
+use crate::support::{Record, Running, SOON, Scene, broker, eventually, poll};
 
 /// A scene whose pipeline reads every topic that is called as the scene, with a dash and more behind it.
 struct Family(Scene<'static>);

@@ -1,7 +1,5 @@
 //! What the producer puts into a topic of a real broker, and what it answers when the broker refuses.
 
-mod support;
-
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -9,6 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use crate::support::{Headers, SOON, broker, kafka};
 use deadletter::{
     config::{CreateTopic, Dialect, KeyChoice, PartitionChoice, Properties, Route, TimestampChoice},
     kafka::{DeliveryError, Producer},
@@ -17,7 +16,6 @@ use deadletter::{
     record::{self, Content, DeadLetter, Missing, Origin, Record, RecordHeader, Stub},
     verdict::Rejection,
 };
-use support::{Headers, SOON, broker, kafka};
 
 fn producer(properties: &[(&str, &str)]) -> Producer {
     let own = properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));

@@ -1,11 +1,9 @@
 //! `group.protocol=consumer` and static members. (Members that join and leave under load are in `rebalance`.)
 
-mod support;
-
 use std::{collections::BTreeSet, sync::LazyLock};
 
+use crate::support::{Broker, Oracle, Process, Running, SOON, Scene, broker, eventually, poll};
 use rustix::process::Signal;
-use support::{Broker, Oracle, Process, Running, SOON, Scene, broker, eventually, poll};
 
 /// A broker that keeps the partitions of a member that is away for a while.
 static PATIENT: LazyLock<Broker> = LazyLock::new(|| Broker::start(&[("group.consumer.session.timeout.ms", "45000")]));

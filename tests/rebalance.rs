@@ -1,12 +1,10 @@
 //! Members that join and leave under load, under the oracle.
 
-mod support;
-
 use std::collections::VecDeque;
 
+use crate::support::{Oracle, Process, Running, SOON, Scene, broker, eventually, poll, runs};
 use rustix::process::Signal;
 use serde_json::json;
-use support::{Oracle, Process, Running, SOON, Scene, broker, eventually, poll, runs};
 
 /// Most members of the group at a time; a change makes it one fewer, or this many again.
 const MEMBERS: usize = 3;

@@ -1,7 +1,5 @@
 //! A partition that goes to a second member, which begins where the first one has got to.
 
-mod support;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -12,6 +10,8 @@ use std::{
     time::Instant,
 };
 
+use crate::support::guests::compiler;
+use crate::support::{Running, SOON, Scene, broker, eventually};
 use deadletter::{
     config::{Config, DEFAULT_CLUSTER},
     guest::{Guest, Setup},
@@ -24,8 +24,6 @@ use deadletter::{
     offset::{NextOffset, Offset},
     record::Origin,
 };
-use support::guests::compiler;
-use support::{Running, SOON, Scene, broker, eventually};
 
 /// Nothing settles but when it is told that it is for the last time.
 const LAST: &str = r#"settle = "last""#;

@@ -1,8 +1,6 @@
 //! Limits on what goes to a route: a bad deployment must not drain a topic into its dead letters.
 
-mod support;
-
-use support::{Process, Running, SOON, Scene, broker, counts};
+use crate::support::{Process, Running, SOON, Scene, broker, counts};
 
 const SMALL: &str = r#"batch = { messages = 10, wait = "5ms" }"#;
 

@@ -1,7 +1,5 @@
 //! Routes by name, with the guest and the configuration of `examples/stale-messages`.
 
-mod support;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -9,7 +7,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use support::{Position, Record, Running, Scene, Stored, binary, broker, counts, guest, repository};
+use crate::support::{Position, Record, Running, Scene, Stored, binary, broker, counts, guest, repository};
 
 fn example(file: &str) -> PathBuf {
     repository().join("examples/stale-messages").join(file)

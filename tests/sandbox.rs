@@ -1,11 +1,9 @@
 //! What a guest can do to the host: nothing, in bounded time and memory.
 
-mod support;
-
 use std::{fs, sync::Arc, time::Duration};
 
+use crate::support::guests::{NOW, batch, call, instance, judge, load, rejection, setup};
 use deadletter::guest::{Failure, FailureKind, Instance, Setup};
-use support::guests::{NOW, batch, call, instance, judge, load, rejection, setup};
 
 /// A guest that may use 20 MiB and 200 ms.
 fn narrow(name: &str, mode: &str) -> Setup {

@@ -1,10 +1,8 @@
 //! TLS and logging in (SASL): that it works, and what is said when it does not.
 
-mod support;
-
 use std::{fs, process::Output, sync::LazyLock};
 
-use support::{
+use crate::support::{
     Oracle, Process, SOON, binary, free_port,
     operator::http,
     security::{Login, PLAIN, SCRAM, Secured},

@@ -1,7 +1,5 @@
 //! Shadow reads on a real broker.
 
-mod support;
-
 use std::{
     collections::BTreeSet,
     sync::{
@@ -11,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::{Record, SOON, broker, kafka};
 use deadletter::{
     config::SeekThreshold,
     kafka::{
@@ -27,7 +26,6 @@ use rdkafka::{
     mocking::MockCluster,
     producer::{BaseProducer, BaseRecord, Producer as _},
 };
-use support::{Record, SOON, broker, kafka};
 
 fn shadow(seek_threshold: SeekThreshold) -> ShadowReaders {
     shadow_within(SOON, seek_threshold)

@@ -1,7 +1,5 @@
 //! The main consumer by itself, on a mock cluster that answers as it is told.
 
-mod support;
-
 use std::{
     fs,
     sync::{
@@ -11,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{SOON, eventually, guest};
 use deadletter::{
     config::{Config, DEFAULT_CLUSTER},
     kafka::{
@@ -26,7 +25,6 @@ use rdkafka::{
     producer::DefaultProducerContext,
     types::{RDKafkaApiKey, RDKafkaRespErr},
 };
-use support::{SOON, eventually, guest};
 use tokio::sync::mpsc;
 
 fn config(servers: &str, commit: &str) -> Config {

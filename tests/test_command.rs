@@ -1,10 +1,8 @@
 //! `deadletter test`: a guest without Kafka, through the binary. The guests are those of `cargo xtask guests`.
 
-mod support;
-
 use std::{fs, io::Write, path::Path, process::Stdio};
 
-use support::{binary, guest};
+use crate::support::{binary, guest};
 use tempfile::TempDir;
 
 struct Ran {

@@ -1,9 +1,8 @@
 //! The start-up checks of topics, on a real broker: each sentence as a person reads it.
 
-mod support;
-
 use std::{collections::BTreeMap, time::Duration};
 
+use crate::support::{broker, kafka};
 use deadletter::{
     config::{
         BatchLimits, Brokers, Config, CreateTopic, DEAD_LETTER, DEFAULT_CLUSTER, Dialect, Guest, Kafka, KeyChoice,
@@ -15,7 +14,6 @@ use deadletter::{
         topics::{self, Topic},
     },
 };
-use support::{broker, kafka};
 
 /// What a broker takes unless told otherwise.
 const DEFAULT_LIMIT: u64 = 1_048_588;

@@ -39,7 +39,7 @@ enum Command {
     Guests,
     /// Run every test: unit, property, mock cluster, real broker
     Test {
-        /// Filters and options for `cargo test`, such as `shadow` or `--test harness -- --nocapture`
+        /// Filters and options for `cargo test`, such as `shadow` or `harness:: -- --nocapture`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
@@ -105,7 +105,7 @@ mod tests {
             Command::Test { args } => args,
             _ => panic!("another command"),
         };
-        for args in [&[][..], &["shadow"], &["--test", "harness", "--", "--nocapture"], &["late", "--", "--exact"]] {
+        for args in [&[][..], &["shadow"], &["harness::", "--", "--nocapture"], &["late", "--", "--exact"]] {
             assert_eq!(passed(args), args);
         }
     }

@@ -7,7 +7,6 @@
 mod table;
 
 use std::{
-    collections::BTreeMap,
     fs, io,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -17,7 +16,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use self::table::{MUTANTS, Mutant, TESTS, Test};
+use self::table::{MUTANTS, Mutant, TESTS};
 use crate::{
     guests, prerequisites,
     shell::{cargo, command, root, run_lines},
@@ -51,7 +50,6 @@ fn all_names() -> String {
 /// What became of a mutant.
 struct Tried {
     name: &'static str,
-    test: &'static str,
     took: Duration,
     /// With which message the test failed, or why that does not count.
     found: Result<String, String>,
@@ -87,10 +85,10 @@ impl Copy {
     }
 
     fn try_all(&self, mutants: &[&Mutant]) -> Result<Vec<Tried>> {
-        let binaries = self.build()?;
+        let tests = self.build()?;
         for test in TESTS.iter().filter(|test| mutants.iter().any(|mutant| mutant.test == **test)) {
-            let (code, log) = self.test(&binaries, test)?;
-            ensure!(code == Some(0), "{} fails without a mutant:\n{log}", test.function);
+            let (code, log) = self.run(&tests, test)?;
+            ensure!(code == Some(0), "{test} fails without a mutant:\n{log}");
         }
         mutants.iter().map(|mutant| self.try_one(mutant)).collect()
     }
@@ -101,31 +99,29 @@ impl Copy {
         let source = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let write = |text: &str| fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()));
         write(&mutated(&source, mutant)?)?;
-        let binaries = self.build().with_context(|| format!("the mutant {} does not compile", mutant.name))?;
-        let (code, log) = self.test(&binaries, mutant.test)?;
+        let tests = self.build().with_context(|| format!("the mutant {} does not compile", mutant.name))?;
+        let (code, log) = self.run(&tests, mutant.test)?;
         write(&source)?;
         let found = judge(code, &log, mutant);
         let verdict = if found.is_ok() { "caught" } else { "SURVIVED" };
         eprintln!("{} {verdict} after {:.0?}", mutant.name, began.elapsed());
-        Ok(Tried { name: mutant.name, test: mutant.test.binary, took: began.elapsed(), found })
+        Ok(Tried { name: mutant.name, took: began.elapsed(), found })
     }
 
-    /// Builds the tests; their executables by the names of the tests.
-    fn build(&self) -> Result<BTreeMap<String, PathBuf>> {
+    /// Builds the integration tests; their executable.
+    fn build(&self) -> Result<PathBuf> {
         let mut build = cargo(&["test", "--no-run", "--package", "deadletter", "--features", "failpoints"]);
-        build.args(["--message-format", "json-render-diagnostics", "--target-dir"]).arg(&self.target);
-        build.args(TESTS.iter().flat_map(|test| ["--test", test.binary])).current_dir(&self.source);
-        let mut binaries = BTreeMap::new();
-        let succeeded = run_lines(&mut build, |line| binaries.extend(executable(line)))?;
-        ensure!(succeeded, "the tests were not built");
-        Ok(binaries)
+        build.args(["--test", "integration", "--message-format", "json-render-diagnostics"]);
+        build.arg("--target-dir").arg(&self.target).current_dir(&self.source);
+        let mut tests = None;
+        let succeeded = run_lines(&mut build, |line| tests = executable(line).or(tests.take()))?;
+        tests.filter(|_| succeeded).context("the tests were not built")
     }
 
     /// Runs a test; its exit code, and what it printed.
-    fn test(&self, binaries: &BTreeMap<String, PathBuf>, test: &Test) -> Result<(Option<i32>, String)> {
-        let binary = binaries.get(test.binary).with_context(|| format!("cargo built no test {}", test.binary))?;
+    fn run(&self, tests: &Path, test: &str) -> Result<(Option<i32>, String)> {
         let mut timeout = command("timeout", &["--kill-after=10s", &format!("{}s", LIMIT.as_secs())]);
-        timeout.arg(binary).args(["--exact", test.function]).current_dir(self.source.join("runtime"));
+        timeout.arg(tests).args(["--exact", test]).current_dir(self.source.join("runtime"));
         timeout.env_remove("DEADLETTER_SOAK");
         let output = timeout.output().context("cannot run `timeout`")?;
         let log = [output.stdout, output.stderr].concat();
@@ -157,12 +153,11 @@ fn judge(code: Option<i32>, log: &str, mutant: &Mutant) -> Result<String, String
     }
 }
 
-/// The name and the file of a test, from a line of cargo's JSON.
-fn executable(line: &str) -> Option<(String, PathBuf)> {
+/// The executable of a test, from a line of cargo's JSON.
+fn executable(line: &str) -> Option<PathBuf> {
     let message: Value = serde_json::from_str(line).ok()?;
     let is_test = message.pointer("/target/kind/0")? == "test";
-    let name = message.pointer("/target/name")?.as_str().filter(|_| is_test)?;
-    Some((name.to_owned(), message.pointer("/executable")?.as_str()?.into()))
+    Some(message.pointer("/executable")?.as_str().filter(|_| is_test)?.into())
 }
 
 /// Makes of a folder another one with the files and folders that are wanted and not there yet.
@@ -189,13 +184,13 @@ fn replicate(
 }
 
 fn table(results: &[Tried]) -> String {
-    let head = format!("{:<28} {:<10} {:>8}  {:<9} by\n", "mutant", "test", "seconds", "result");
-    let row = |Tried { name, test, took, found }: &Tried| {
+    let head = format!("{:<28} {:>8}  {:<9} by\n", "mutant", "seconds", "result");
+    let row = |Tried { name, took, found }: &Tried| {
         let (result, by) = match found {
             Ok(by) => ("caught", by),
             Err(why) => ("SURVIVED", why),
         };
-        format!("{name:<28} {test:<10} {:>8}  {result:<9} {by}\n", took.as_secs())
+        format!("{name:<28} {:>8}  {result:<9} {by}\n", took.as_secs())
     };
     std::iter::once(head).chain(results.iter().map(row)).collect()
 }
@@ -225,12 +220,10 @@ mod tests {
     }
 
     #[test]
-    fn the_executable_of_a_test_is_found_in_the_output_of_cargo() {
-        let line =
-            r#"{"reason":"compiler-artifact","target":{"kind":["test"],"name":"crash"},"executable":"/t/crash-1"}"#;
-        assert_eq!(executable(line), Some(("crash".to_owned(), "/t/crash-1".into())));
-        let library =
-            r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"deadletter"},"executable":null}"#;
+    fn the_executable_of_the_tests_is_found_in_the_output_of_cargo() {
+        let line = r#"{"reason":"compiler-artifact","target":{"kind":["test"]},"executable":"/t/integration-1"}"#;
+        assert_eq!(executable(line), Some("/t/integration-1".into()));
+        let library = r#"{"reason":"compiler-artifact","target":{"kind":["lib"]},"executable":null}"#;
         assert_eq!(executable(library), None);
         assert_eq!(executable("no JSON"), None);
     }

@@ -48,8 +48,9 @@ fn soak(test: &str) -> Command {
         "--features",
         "failpoints",
         "--test",
-        test,
+        "integration",
         "--",
+        &format!("{test}::"),
         "--nocapture",
         "--test-threads=1",
     ])

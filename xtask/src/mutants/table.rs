@@ -6,24 +6,18 @@ pub(super) struct Mutant {
     pub(super) file: &'static str,
     pub(super) old: &'static str,
     pub(super) new: &'static str,
-    pub(super) test: &'static Test,
+    /// An integration test.
+    pub(super) test: &'static str,
     /// The invariants that the fault breaks: the test must fail with a message that names one, as in `I1: …`.
     pub(super) breaks: &'static [&'static str],
 }
 
-/// A test function of an integration test.
-#[derive(PartialEq, Eq)]
-pub(super) struct Test {
-    pub(super) binary: &'static str,
-    pub(super) function: &'static str,
-}
+const CRASH: &str = "crash::nothing_is_lost_or_made_up_when_the_process_is_killed";
 
-const CRASH: Test = Test { binary: "crash", function: "nothing_is_lost_or_made_up_when_the_process_is_killed" };
-
-const REBALANCE: Test = Test { binary: "rebalance", function: "eager_members_join_and_leave_under_load" };
+const REBALANCE: &str = "rebalance::eager_members_join_and_leave_under_load";
 
 /// All tests that some mutant names.
-pub(super) const TESTS: &[&Test] = &[&CRASH, &REBALANCE];
+pub(super) const TESTS: &[&str] = &[CRASH, REBALANCE];
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -32,7 +26,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         old: "        let record = dead_letter.to_record(",
         new: "        drop(self.acks.send(Ack::Letter(letter.offset, Arc::clone(&letter.rejection), Ok(()))));
         let record = dead_letter.to_record(",
-        test: &CRASH,
+        test: CRASH,
         breaks: &["I1"],
     },
     Mutant {
@@ -40,7 +34,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "runtime/src/ledger/mod.rs",
         old: ".map_or(self.position, NextOffset::from)",
         new: ".map_or(self.position, Offset::next)",
-        test: &CRASH,
+        test: CRASH,
         breaks: &["I1"],
     },
     Mutant {
@@ -48,7 +42,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "runtime/src/lane/outbox.rs",
         old: "in_hand.batch.find(letter.offset).map(",
         new: "in_hand.batch.get(0).map(",
-        test: &CRASH,
+        test: CRASH,
         breaks: &["I2"],
     },
     Mutant {
@@ -56,7 +50,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "runtime/src/lane/answer.rs",
         old: "self.backlog.add(offsets, rejection);",
         new: "offsets.iter().for_each(|offset| self.ledger.letter_acked(offset));",
-        test: &CRASH,
+        test: CRASH,
         breaks: &["I1"],
     },
     Mutant {
@@ -64,7 +58,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "runtime/src/ledger/mod.rs",
         old: "self.await_emits(first, emits)",
         new: "self.await_emits(first.filter(|_| false), emits)",
-        test: &CRASH,
+        test: CRASH,
         breaks: &["I1"],
     },
     Mutant {
@@ -72,7 +66,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "runtime/src/ledger/mod.rs",
         old: "self.lost.first(), self.retries.all().first(), ",
         new: "self.lost.first(), ",
-        test: &CRASH,
+        test: CRASH,
         breaks: &["I1"],
     },
     Mutant {
@@ -86,7 +80,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             thread::sleep(Duration::from_secs(2));
             drop(consumer.commit(&late, CommitMode::Sync));
         });",
-        test: &REBALANCE,
+        test: REBALANCE,
         breaks: &["I4"],
     },
 ];

@@ -1,0 +1,40 @@
+//! The tests of the whole, in one program: it is compiled and linked once, and they share one broker.
+
+mod support;
+
+mod acls;
+mod budget;
+mod config;
+mod crash;
+mod demo;
+mod emits;
+mod failures;
+mod golden;
+mod gone;
+mod guest_contract;
+mod harness;
+mod holds;
+mod lifecycle;
+mod limits;
+mod loading;
+mod memory;
+mod metrics;
+mod monitoring;
+mod operators;
+mod outage;
+mod patterns;
+mod pipelines;
+mod poison;
+mod producer;
+mod protocols;
+mod rebalance;
+mod retries;
+mod revoke;
+mod route_limits;
+mod routes;
+mod sandbox;
+mod security;
+mod shadow;
+mod source;
+mod test_command;
+mod topics;
