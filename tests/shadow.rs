@@ -92,7 +92,7 @@ async fn read_all(shadow: &ShadowReaders, want: Want, wanted: &[i64]) -> Vec<Rea
         assert!(!turn.is_empty() && answered.iter().eq(turn), "answered {answered:?} of {turn:?}");
         assert_eq!(reading.found.len() + reading.missing.len(), turn.len(), "each once");
         rest = after;
-        list.push(reading);
+        list.push(Reading { share: None, ..reading });
     }
     assert_eq!(rest, [0; 0], "all of them");
     list

@@ -4,13 +4,14 @@
 //! partitions that a process is given.
 
 use super::{file::File, value::human_size};
+use crate::kafka::shadow::{TURN_BYTES, TURNS};
 
 const MIB: u64 = 1 << 20;
 
 /// The process itself: code, threads, compiled guests, the client's own books. Measured, and rounded up.
 const PROCESS: u64 = 28 * MIB;
-/// A shadow reader: its two clients, what they read ahead, and the turns that wait for a lane.
-const READER: u64 = 6 * MIB;
+/// A shadow reader: its two clients with what they read ahead, and its turns.
+const READER: u64 = 4 * MIB + (TURNS * TURN_BYTES) as u64;
 /// What the client of a pipeline may take above its prefetch: a fetch on its way.
 const FETCH: u64 = 4 * MIB;
 /// No part is smaller.

@@ -93,6 +93,11 @@ impl Producer {
         tokio::time::timeout(within, self.bytes.acquire_many(self.most)).await.is_ok()
     }
 
+    /// Whether so many bytes more may be without an acknowledgement, or nothing is.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.bytes.available_permits() >= bytes.min(self.most as usize)
+    }
+
     /// Bytes without an acknowledgement, with what the client takes beside the records' own.
     pub fn unacknowledged(&self) -> usize {
         (self.most as usize).saturating_sub(self.bytes.available_permits())

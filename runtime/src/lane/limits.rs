@@ -40,6 +40,7 @@ impl Lane {
             self.back_off_until.filter(|until| now < *until && (self.owes_reads() || !self.outbox.is_empty()));
         let idle = self.instance.as_ref().map(|_| self.last_call + IDLE).filter(|_| !self.ledger.has_open());
         let due = [settle, grace, back_off, idle, self.retry_wakes()].into_iter().flatten();
+        let due = due.chain([self.room_wakes(), self.outbox.waits_until()].into_iter().flatten());
         let due = due.chain(self.hold_wakes()).chain(self.ending_wakes()).min();
         // Limits by age are looked at once a second while offsets are open; nothing else is due without an event.
         let watch = if self.ledger.open_count() > 0 { Duration::from_secs(1) } else { IDLE };
@@ -50,6 +51,7 @@ impl Lane {
         self.cut_call();
         self.watch_hold();
         self.watch_limits();
+        self.let_go_of_what_waits();
         let idle = !self.ledger.has_open() && self.last_call.elapsed() >= IDLE;
         if idle {
             self.instance = None;

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, Instant, SystemTime},
 };
 
 use tokio::sync::mpsc;
@@ -18,6 +18,9 @@ use crate::{
     record::{Content, DeadLetter, Headers, Origin, Record, RecordHeader, Stub},
     verdict::{Emit, Rejection},
 };
+
+/// How long a payload may wait for the producer.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Where the records of a pipeline go, and what its dead letters say of it.
 pub struct Destinations {
@@ -53,6 +56,13 @@ enum Outgoing {
     Emit(CallId, Arc<Emit>),
 }
 
+impl Outgoing {
+    /// Whether it holds a batch in memory.
+    const fn is_payload(&self) -> bool {
+        matches!(self, Self::Letter(Letter { body: Body::Full(_), .. }))
+    }
+}
+
 /// The client's word on one record. Failures carry what is needed to try again.
 pub(super) enum Ack {
     Letter(Offset, Arc<Rejection>, Result<(), DeliveryError>),
@@ -65,6 +75,8 @@ pub(super) struct Outbox {
     to: Arc<Destinations>,
     source: TopicPartition,
     queue: VecDeque<Outgoing>,
+    /// Since when its front is the same.
+    since: Instant,
     acks: mpsc::UnboundedSender<Ack>,
 }
 
@@ -72,15 +84,40 @@ impl Outbox {
     /// The receiver gets one [`Ack`] for each record that was sent; at most what the producer holds without one.
     pub(super) fn new(to: Arc<Destinations>, source: TopicPartition) -> (Self, mpsc::UnboundedReceiver<Ack>) {
         let (acks, receiver) = mpsc::unbounded_channel();
-        (Self { to, source, queue: VecDeque::new(), acks }, receiver)
+        (Self { to, source, queue: VecDeque::new(), since: Instant::now(), acks }, receiver)
     }
 
     pub(super) fn push_letter(&mut self, letter: Letter) {
-        self.queue.push_back(Outgoing::Letter(letter));
+        self.push(Outgoing::Letter(letter));
     }
 
     pub(super) fn push_emit(&mut self, call: CallId, emit: Arc<Emit>) {
-        self.queue.push_back(Outgoing::Emit(call, emit));
+        self.push(Outgoing::Emit(call, emit));
+    }
+
+    fn push(&mut self, outgoing: Outgoing) {
+        if self.queue.is_empty() {
+            self.since = Instant::now();
+        }
+        self.queue.push_back(outgoing);
+    }
+
+    /// Until when its payloads may wait; `None` if it has none.
+    pub(super) fn waits_until(&self) -> Option<Instant> {
+        self.queue.iter().any(Outgoing::is_payload).then(|| self.since + PATIENCE)
+    }
+
+    /// Takes out the dead letters that have a payload.
+    pub(super) fn take_payloads(&mut self) -> Vec<Letter> {
+        let (mut taken, mut kept) = (Vec::new(), VecDeque::new());
+        for outgoing in self.queue.drain(..) {
+            match outgoing {
+                Outgoing::Letter(letter @ Letter { body: Body::Full(_), .. }) => taken.push(letter),
+                other => kept.push_back(other),
+            }
+        }
+        self.queue = kept;
+        taken
     }
 
     pub(super) fn len(&self) -> usize {
@@ -100,6 +137,7 @@ impl Outbox {
                 Outgoing::Emit(call, emit) => self.send_emit(*call, emit).await,
             }
             self.queue.pop_front();
+            self.since = Instant::now();
         }
     }
 

@@ -1,15 +1,21 @@
 //! Messages that are read again: rejected ones on their way to the dead letters, and what is handed out once more.
 
-use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use super::{BACK_OFF, Lane, outbox::Body, recent::Recent, redelivery::Redelivery};
 use crate::{
     config::OnGone,
     kafka::{
         ShadowReaders,
-        shadow::{Identity, ReadError, Reading, Readings, Want},
+        shadow::{Identity, ReadError, Reading, Readings, TURN_BYTES, Want},
         source::InHand,
         topic_ids::TopicId,
     },
@@ -23,6 +29,9 @@ const WINDOW: usize = 4096;
 
 /// No turn is taken while more records than this wait in the outbox. (A reader is at most two turns ahead.)
 const WAITING: usize = 1000;
+
+/// How long until it is seen again whether the producer has room.
+const LOOK_FOR_ROOM: Duration = Duration::from_millis(20);
 
 /// What a lane reads again.
 pub(super) struct Reads {
@@ -102,12 +111,31 @@ impl Lane {
         if self.is_backing_off() {
             return;
         }
-        if self.reads.letters.is_none() {
+        if self.reads.letters.is_none() && self.shared.destinations.producer.has_room_for(TURN_BYTES) {
             self.reads.window.extend(self.backlog.take(WINDOW));
             let offsets = self.reads.window.keys().copied().collect();
             self.reads.letters = self.read_again(offsets);
         }
         self.begin_redelivery();
+    }
+
+    /// When to see again whether the producer has room for what is to be read.
+    pub(super) fn room_wakes(&self) -> Option<Instant> {
+        let waits = self.reads.letters.is_none() && !(self.backlog.is_empty() && self.reads.window.is_empty());
+        waits.then(|| Instant::now() + LOOK_FOR_ROOM)
+    }
+
+    /// What has waited for the producer for too long is forgotten but for its offset, and read again: others need the
+    /// memory that it takes.
+    pub(super) fn let_go_of_what_waits(&mut self) {
+        if self.outbox.waits_until().is_none_or(|until| until > Instant::now()) {
+            return;
+        }
+        let letters = self.outbox.take_payloads();
+        debug!(partition = %self.source, count = letters.len(), "The producer is full: dead letters are read again later");
+        for letter in letters {
+            self.backlog.put_back(letter.offset, letter.rejection);
+        }
     }
 
     /// Whether the next turn of a read can be used.
@@ -150,7 +178,7 @@ impl Lane {
                 self.payload_is_gone(offset, rejection, missing);
             }
         }
-        let found = InHand { batch: Arc::new(reading.found), share: None };
+        let found = InHand { batch: Arc::new(reading.found), share: reading.share };
         for (offset, rejection) in answered {
             self.push_letter(offset, rejection, Body::Full(found.clone()));
         }

@@ -85,7 +85,7 @@ impl Recent {
                 break;
             }
         }
-        Some(Reading { found, missing: Vec::new(), through: through? })
+        Some(Reading { found, missing: Vec::new(), through: through?, share: None })
     }
 
     /// How many of some wanted offsets come before the first one that it has.

@@ -105,7 +105,7 @@ impl Lane {
         }
         if !reading.found.is_empty() {
             let found = reading.found.at_attempts(|offset| self.ledger.attempt(offset));
-            which(self).ready = Some(InHand { batch: Arc::new(found), share: None });
+            which(self).ready = Some(InHand { batch: Arc::new(found), share: reading.share });
         }
     }
 }

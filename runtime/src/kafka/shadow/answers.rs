@@ -70,7 +70,7 @@ impl<'w> Answers<'w> {
 
     /// The answers, if there are any.
     pub(super) fn finish(self) -> Option<Reading> {
-        Some(Reading { found: self.found, missing: self.missing, through: self.through? })
+        Some(Reading { found: self.found, missing: self.missing, through: self.through?, share: None })
     }
 
     fn answered(&mut self, count: usize) {

@@ -19,6 +19,8 @@ use std::{
     thread,
 };
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use self::{
     counts::Counters,
     reader::{Reader, Request},
@@ -33,8 +35,10 @@ use crate::{
     times::TimesCounted,
 };
 
-/// How much one turn may cost, so that nobody waits long for the next.
-const TURN_BYTES: usize = 1 << 20;
+/// About what one turn may cost at most, in bytes, so that nobody waits long for the next.
+pub const TURN_BYTES: usize = 1 << 20;
+/// Turns that are being read or are in use, for each reader: what bounds the memory that they take.
+pub const TURNS: usize = 4;
 /// Requests that a reader holds at most.
 const QUEUE: usize = 256;
 
@@ -49,6 +53,7 @@ struct Inner {
     servers: String,
     topic_ids: TopicIds,
     readers: Vec<OnceLock<inbox::Sender<Request>>>,
+    turns: Arc<Semaphore>,
     counters: Arc<Counters>,
 }
 
@@ -80,6 +85,9 @@ pub struct Reading {
     pub missing: Vec<(Offset, Missing)>,
     /// The last offset that is answered.
     pub through: Offset,
+    /// The turn's place among those that there may be, free again when the last clone is dropped; `None` if the answers
+    /// took no turn of a reader.
+    pub share: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 /// Why there is no answer.
@@ -97,8 +105,9 @@ impl ShadowReaders {
     /// Connects to nothing yet.
     pub fn new(kafka: &Kafka, servers: &str, topic_ids: TopicIds) -> Self {
         let readers = std::iter::repeat_with(OnceLock::new).take(kafka.shadow.readers).collect();
+        let turns = Arc::new(Semaphore::new(TURNS * kafka.shadow.readers));
         let (kafka, servers) = (kafka.clone(), servers.to_owned());
-        Self(Arc::new(Inner { kafka, servers, topic_ids, readers, counters: Arc::default() }))
+        Self(Arc::new(Inner { kafka, servers, topic_ids, readers, turns, counters: Arc::default() }))
     }
 
     /// Reads what is wanted, lazily: see [`Readings::next`].

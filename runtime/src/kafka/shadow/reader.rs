@@ -11,7 +11,7 @@ use std::{
 };
 
 use rdkafka::{ClientConfig, error::KafkaResult};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::{
     Reading, Want,
@@ -68,6 +68,8 @@ impl Job {
 pub(super) struct Request {
     job: Arc<Job>,
     answers: mpsc::UnboundedSender<Served>,
+    /// The turn's, until it is answered.
+    place: Option<OwnedSemaphorePermit>,
     patience: Duration,
 }
 
@@ -77,8 +79,12 @@ pub(super) type Served = (Reading, Option<i32>);
 impl Request {
     /// Whoever gives up drops the other end of `answers`, which ends the request. The channel needs no bound of its own:
     /// each answer was asked for.
-    pub(super) const fn new(job: Arc<Job>, answers: mpsc::UnboundedSender<Served>) -> Self {
-        Self { job, answers, patience: PATIENCE }
+    pub(super) const fn new(
+        job: Arc<Job>,
+        answers: mpsc::UnboundedSender<Served>,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        Self { job, answers, place: Some(place), patience: PATIENCE }
     }
 }
 
@@ -142,10 +148,11 @@ impl Reader {
         if request.item.answers.is_closed() || request.item.job.rest().is_empty() {
             return;
         }
-        if let Some(served) = self.turn(&request.item) {
-            request.item.job.answered(&served.0);
+        if let Some((reading, broker)) = self.turn(&request.item) {
+            request.item.job.answered(&reading);
+            let reading = Reading { share: request.item.place.take().map(Arc::new), ..reading };
             // Whoever asked may have given up.
-            drop(request.item.answers.send(served));
+            drop(request.item.answers.send((reading, broker)));
         } else {
             request.item.patience = request.item.patience.saturating_mul(2);
             self.queue.waiting.push_back(request);

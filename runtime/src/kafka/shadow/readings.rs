@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{sync::mpsc, time};
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc},
+    time,
+};
 
 use super::{
     Missing, ReadError, Reading, ShadowReaders, Want,
@@ -13,7 +16,7 @@ use super::{
 };
 use crate::{kafka::topic_ids::Existence, message::Batch, offset::Offset};
 
-/// Turns that are asked for ahead: one is read while the other is checked and used.
+/// Turns that are asked for ahead, if there may be that many: one is read while the other is checked and used.
 const AHEAD: usize = 2;
 /// When to wonder whether a silent topic is still there, and how long to wait before believing that it is not: a broker
 /// whose metadata lag may say so of a topic that exists.
@@ -31,20 +34,27 @@ pub struct Readings {
     /// What is read and not checked yet: kept here, so that `next` may be dropped at any time.
     unchecked: Option<Served>,
     asked: usize,
+    /// The place of the turn that is asked for next.
+    place: Option<OwnedSemaphorePermit>,
     through: Option<Offset>,
 }
 
 impl Readings {
     pub(super) fn new(readers: ShadowReaders, want: Want) -> Self {
         let (sender, served) = mpsc::unbounded_channel();
-        Self { readers, job: Arc::new(Job::new(want)), sender, served, unchecked: None, asked: 0, through: None }
+        let job = Arc::new(Job::new(want));
+        Self { readers, job, sender, served, unchecked: None, asked: 0, place: None, through: None }
     }
 
-    /// The answers of the next turn; `None` once every wanted offset is answered. A call has the configured deadline; after
-    /// it, as after dropping the call, the next one goes on. At most two turns are read ahead of what was taken.
+    /// The answers of the next turn; `None` once every wanted offset is answered. A call waits while there are as many turns
+    /// as there may be. From then on it has the configured deadline; after it, as after dropping the call, the next one goes
+    /// on. At most two turns are read ahead of what was taken.
     pub async fn next(&mut self) -> Result<Option<Reading>, ReadError> {
         if self.is_complete() {
             return Ok(None);
+        }
+        if self.asked == 0 && self.unchecked.is_none() && self.place.is_none() {
+            self.place = Arc::clone(&self.readers.0.turns).acquire_owned().await.ok();
         }
         let deadline = self.readers.0.kafka.shadow.deadline;
         let asked = Instant::now();
@@ -97,10 +107,12 @@ impl Readings {
         Ok(Some(served))
     }
 
-    /// Asks for turns ahead.
+    /// Asks for turns ahead, as far as there is a place for them.
     async fn ask(&mut self) -> Result<(), ReadError> {
         while self.asked < AHEAD.min(self.job.want.offsets.len()) {
-            let request = Request::new(Arc::clone(&self.job), self.sender.clone());
+            let free = || Arc::clone(&self.readers.0.turns).try_acquire_owned().ok();
+            let Some(place) = self.place.take().or_else(free) else { break };
+            let request = Request::new(Arc::clone(&self.job), self.sender.clone(), place);
             let reader = self.readers.reader(&self.job.want.source).ok_or(ReadError::Closed)?;
             reader.send(request).await.map_err(|_| ReadError::Closed)?;
             self.asked += 1;
@@ -113,7 +125,7 @@ impl Readings {
         let want = &self.job.want;
         let rest = want.offsets.iter().copied().skip_while(|offset| Some(*offset) <= self.through);
         let missing = rest.take_while(|offset| *offset <= through).map(|offset| (offset, Missing::Replaced)).collect();
-        Reading { found: Batch::new(want.source.clone()), missing, through }
+        Reading { found: Batch::new(want.source.clone()), missing, through, share: None }
     }
 }
 
