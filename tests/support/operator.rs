@@ -69,7 +69,7 @@ impl Operated {
     /// Every sample of `/metrics`, by name and labels.
     pub(crate) fn metrics(&self) -> BTreeMap<String, f64> {
         let (code, page) = self.get("/metrics");
-        assert_eq!(code, 200, "{page}");
+        assert_eq!(code, 200, "{page}\n{}", self.process.stderr());
         let samples = page.lines().filter(|line| !line.starts_with('#'));
         samples
             .map(|line| line.rsplit_once(' ').unwrap())
