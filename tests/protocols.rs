@@ -78,7 +78,7 @@ fn the_partitions_of_a_killed_member_are_taken_over() {
 
 #[test]
 fn an_expired_position_becomes_the_earliest() {
-    let mut oracle = Oracle::new(broker(), "expired", 1);
+    let mut oracle = Oracle::new(broker(), "protocol-expired", 1);
     let config = oracle.config("on-out-of-range = \"earliest\"", &members("consumer", None));
     oracle.produce_of(&[b'A'; 10]);
     let mut process = oracle.start(&config, &[]);
@@ -86,7 +86,7 @@ fn an_expired_position_becomes_the_earliest() {
     process.signal(Signal::TERM);
     assert!(process.wait(SOON).success(), "{}", process.stderr());
     oracle.produce_of(&[b'R'; 90]);
-    broker().delete_records("expired", 0, 60);
+    broker().delete_records("protocol-expired", 0, 60);
     let _process = oracle.start(&config, &[]);
     oracle.await_committed(SOON);
     assert_eq!(broker().read("expired.dlq").len(), 40);
