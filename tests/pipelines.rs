@@ -73,7 +73,7 @@ fn pipelines_of_two_clusters_work_in_one_process_and_one_goes_on_without_the_oth
     assert_eq!((there.rejected(0, "now"), there.rejected(0, "late")), (vec![1], vec![0, 2]));
     for (cluster, found) in [("kafka", 1.0), ("far", 2.0)] {
         let reads = format!("deadletter_shadow_reads_total{{cluster=\"{cluster}\",answer=\"found\"}}");
-        operated.await_metric(&reads, |count| count == found);
+        operated.await_metric(&reads, |count| (count - found).abs() < 0.5);
     }
     let pause = ["pause", "clusters/0", "--reason", "which one?"];
     assert!(operated.refused(&pause).contains("first, second"), "both have it");

@@ -75,7 +75,7 @@ pub(super) enum Handed {
 /// What became of a batch that was sent.
 enum Sent {
     Taken,
-    NoRoom(Batch),
+    NoRoom(Box<Batch>),
     Gone,
 }
 
@@ -204,7 +204,7 @@ impl Slot {
             }
             Sent::Gone => Handed::Gone,
             Sent::NoRoom(batch) => {
-                self.building = batch;
+                self.building = *batch;
                 Handed::Full
             }
         }
@@ -242,7 +242,7 @@ impl Slot {
     fn send(&self, batch: Batch, budget: &Budget, patience: Option<(&Handle, Duration)>) -> Sent {
         let Some(batches) = &self.batches else { return Sent::Gone };
         if self.progress.is_halted() {
-            return Sent::NoRoom(batch);
+            return Sent::NoRoom(Box::new(batch));
         }
         let share = budget.share(batch.bytes());
         let patience = patience.filter(|(_, patience)| !patience.is_zero());
@@ -269,7 +269,7 @@ impl Slot {
                 room.send(Delivery { in_hand, restarts: self.restarts });
                 Sent::Taken
             }
-            None => Sent::NoRoom(batch),
+            None => Sent::NoRoom(Box::new(batch)),
         }
     }
 }
