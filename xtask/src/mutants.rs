@@ -114,7 +114,7 @@ impl Copy {
         build.args(["--test", "integration", "--message-format", "json-render-diagnostics"]);
         build.arg("--target-dir").arg(&self.target).current_dir(&self.source);
         let mut tests = None;
-        let succeeded = run_lines(&mut build, |line| tests = executable(line).or(tests.take()))?;
+        let succeeded = run_lines(&mut build, |line| tests = executable(line).or_else(|| tests.take()))?;
         tests.filter(|_| succeeded).context("the tests were not built")
     }
 
