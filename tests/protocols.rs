@@ -89,7 +89,7 @@ fn an_expired_position_becomes_the_earliest() {
     broker().delete_records("protocol-expired", 0, 60);
     let _process = oracle.start(&config, &[]);
     oracle.await_committed(SOON);
-    assert_eq!(broker().read("expired.dlq").len(), 40);
+    assert_eq!(broker().read("protocol-expired.dlq").len(), 40);
 }
 
 #[test]
