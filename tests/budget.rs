@@ -1,5 +1,7 @@
 //! The memory of a process is as its budget says, whatever waits: behind a slow guest, or for a topic that is away.
 
+use std::time::Instant;
+
 use crate::support::{Operated, Record, SOON, Scene, broker};
 
 const PARTITIONS: i32 = 12;
@@ -63,10 +65,13 @@ fn dead_letters_that_wait_for_their_topic_at_once_and_late() {
         // All that there may be, in records of 16 KiB.
         let unacknowledged = "deadletter_unacknowledged_bytes{cluster=\"kafka\"}";
         operated.await_metric(unacknowledged, |bytes| bytes > 7e6);
-        let before = operated.metrics()[unacknowledged];
+        let mut last = (0.0, Instant::now());
         operated.eventually("nothing moves any more", || {
-            std::thread::sleep(SOON / 30);
-            (operated.metrics()[unacknowledged] <= before).then_some(())
+            let bytes = operated.metrics()[unacknowledged];
+            if (bytes - last.0).abs() >= 1.0 {
+                last = (bytes, Instant::now());
+            }
+            (last.1.elapsed() >= SOON / 30).then_some(())
         });
         check(topic, &operated);
         broker().create_topic(&scene.dead_letters(), PARTITIONS, &[]);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::support::{Running, SOON, Scene, broker, counts};
+use crate::support::{Running, SOON, Scene, Stored, broker, counts};
 
 const SMALL: &str = r#"
     batch = { messages = 20, wait = "5ms" }
@@ -24,7 +24,7 @@ fn fill(scene: &Scene<'_>, numbers: std::ops::Range<usize>) {
 
 /// The numbers of what was judged, in order.
 fn judged(scene: &Scene<'_>) -> Vec<usize> {
-    let payload = |copy: crate::support::Stored| String::from_utf8(copy.payload.unwrap()).unwrap();
+    let payload = |copy: Stored| String::from_utf8(copy.payload.unwrap()).unwrap();
     scene.broker.read(&scene.copies()).into_iter().map(|copy| payload(copy).split_off(1).parse().unwrap()).collect()
 }
 
@@ -52,7 +52,7 @@ fn a_hold_is_not_an_attempt_and_what_was_said_of_later_messages_is_void() {
     scene.produce(0, &["R", "W", "R", "Y2"]);
     let running = Running::start(&scene.config(&back_after(Duration::from_secs(2)), SMALL));
     scene.await_committed(0, 4);
-    let attempts = |letter: &crate::support::Stored| letter.header("deadletter.attempts").unwrap().to_owned();
+    let attempts = |letter: &Stored| letter.header("deadletter.attempts").unwrap().to_owned();
     assert_eq!(scene.letters().iter().map(attempts).collect::<Vec<_>>(), ["1", "1", "2"]);
     assert_eq!(running.stop().tally.rejected, counts(&[("now", 3)]), "each once");
 }

@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use crate::support::{Broker, Oracle, Process, Running, SOON, Scene, broker, eventually};
+use crate::support::{Broker, Oracle, Process, Running, SOON, Scene, broker, eventually, guest};
 use rustix::process::Signal;
 
 fn waits_for(process: &Process, line: &str) {
@@ -129,7 +129,7 @@ fn a_missing_topic_is_named() {
 #[test]
 fn a_bad_module_is_bad_input() {
     let oracle = Oracle::new(broker(), "module", 1);
-    let module = crate::support::guest("testing-oracle").display().to_string();
+    let module = guest("testing-oracle").display().to_string();
     let bad = tempfile::NamedTempFile::new().unwrap();
     fs::write(bad.path(), "not a module").unwrap();
     let mut process = Process::start(&oracle.config("", "").replace(&module, &bad.path().display().to_string()));

@@ -3,7 +3,7 @@
 use std::{fs, thread};
 
 use crate::support::{
-    Operated, Process, SOON, Scene, binary, broker, free_port,
+    Operated, Process, SOON, Scene, binary, broker, eventually, free_port,
     operator::{TOKEN, http, refused},
 };
 use tempfile::TempDir;
@@ -240,9 +240,7 @@ fn a_listener_without_a_token_changes_nothing() {
     let port = free_port();
     let process = Process::start(&format!("[admin]\nlisten = \"127.0.0.1:{port}\"\n{}", scene.config("", SMALL)));
     let config = process.folder().path().join("deadletter.toml").display().to_string();
-    crate::support::eventually(SOON, "it listens", || {
-        (http(port, "GET /healthz HTTP/1.1\r\n\r\n").0 == 200).then_some(())
-    });
+    eventually(SOON, "it listens", || (http(port, "GET /healthz HTTP/1.1\r\n\r\n").0 == 200).then_some(()));
     let drain = binary(["drain", "--config", &config]).output().unwrap();
     assert!(refused(&drain, 1).contains("has no admin.token"));
 }

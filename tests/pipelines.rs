@@ -1,6 +1,6 @@
 //! Several pipelines in one process.
 
-use crate::support::{Broker, Operated, Process, SOON, Scene, broker};
+use crate::support::{Broker, Operated, Process, SOON, Scene, Stored, broker};
 use rustix::process::Signal;
 
 /// Both in one process, as the pipelines `first` and `second`.
@@ -25,7 +25,7 @@ fn each_judges_its_own_messages_and_sigterm_drains_all() {
     assert_eq!((left.rejected(0, "now"), left.rejected(0, "late")), (vec![1], vec![2]));
     assert_eq!(right.rejected(0, "now"), [0, 1]);
     assert_eq!((left.committed(0), right.committed(0)), (Some(4), Some(2)));
-    let pipeline = |letters: &[crate::support::Stored]| letters[0].header("deadletter.pipeline").unwrap().to_owned();
+    let pipeline = |letters: &[Stored]| letters[0].header("deadletter.pipeline").unwrap().to_owned();
     assert_eq!([pipeline(&left.letters()), pipeline(&right.letters())], ["first", "second"]);
 }
 

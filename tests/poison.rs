@@ -1,6 +1,6 @@
 //! Messages at which the guest fails: each one dead letter, and nothing else.
 
-use crate::support::{Running, SOON, Scene, broker, counts, eventually};
+use crate::support::{Running, SOON, Scene, Stored, broker, counts, eventually};
 
 /// Ways to fail, what each is called, the code of the message, and a part of the reason.
 const WAYS: &[(&str, &str, &str, &str)] = &[
@@ -33,8 +33,7 @@ fn fill(scene: &Scene<'_>, others: &[(usize, &str)]) {
 
 /// The numbers of what was emitted, ascending.
 fn emitted(scene: &Scene<'_>) -> Vec<usize> {
-    let number =
-        |copy: crate::support::Stored| String::from_utf8(copy.payload.unwrap()).unwrap().split_off(1).parse().unwrap();
+    let number = |copy: Stored| String::from_utf8(copy.payload.unwrap()).unwrap().split_off(1).parse().unwrap();
     let mut numbers: Vec<_> = scene.broker.read(&scene.copies()).into_iter().map(number).collect();
     numbers.sort_unstable();
     numbers

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Process, Record, Running, SOON, Scene, broker, counts, eventually};
+use crate::support::{Process, Record, Running, SOON, Scene, Stored, broker, counts, eventually};
 use rustix::process::Signal;
 
 const SMALL: &str = r#"
@@ -11,7 +11,7 @@ const SMALL: &str = r#"
 
 /// Offset, code and attempts of each dead letter, in the order of their topic.
 fn letters(scene: &Scene<'_>) -> Vec<(i64, String, u32)> {
-    let letter = |letter: &crate::support::Stored| {
+    let letter = |letter: &Stored| {
         let header = |name: &str| letter.header(name).unwrap().to_owned();
         let number = |name: &str| header(name).parse().unwrap();
         (number("deadletter.offset"), header("deadletter.code"), u32::try_from(number("deadletter.attempts")).unwrap())

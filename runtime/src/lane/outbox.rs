@@ -56,13 +56,6 @@ enum Outgoing {
     Emit(CallId, Arc<Emit>),
 }
 
-impl Outgoing {
-    /// Whether it holds a batch in memory.
-    const fn is_payload(&self) -> bool {
-        matches!(self, Self::Letter(Letter { body: Body::Full(_), .. }))
-    }
-}
-
 /// The client's word on one record. Failures carry what is needed to try again.
 pub(super) enum Ack {
     Letter(Offset, Arc<Rejection>, Result<(), DeliveryError>),
@@ -75,7 +68,7 @@ pub(super) struct Outbox {
     to: Arc<Destinations>,
     source: TopicPartition,
     queue: VecDeque<Outgoing>,
-    /// Since when its front is the same.
+    /// Since when its front is the same, or its payloads were taken out.
     since: Instant,
     acks: mpsc::UnboundedSender<Ack>,
 }
@@ -102,9 +95,9 @@ impl Outbox {
         self.queue.push_back(outgoing);
     }
 
-    /// Until when its payloads may wait; `None` if it has none.
+    /// Until when payloads may wait; `None` if nothing does.
     pub(super) fn waits_until(&self) -> Option<Instant> {
-        self.queue.iter().any(Outgoing::is_payload).then(|| self.since + PATIENCE)
+        (!self.queue.is_empty()).then(|| self.since + PATIENCE)
     }
 
     /// Takes out the dead letters that have a payload.
@@ -117,6 +110,7 @@ impl Outbox {
             }
         }
         self.queue = kept;
+        self.since = Instant::now();
         taken
     }
 

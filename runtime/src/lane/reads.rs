@@ -121,7 +121,7 @@ impl Lane {
 
     /// When to see again whether the producer has room for what is to be read.
     pub(super) fn room_wakes(&self) -> Option<Instant> {
-        let waits = self.reads.letters.is_none() && !(self.backlog.is_empty() && self.reads.window.is_empty());
+        let waits = self.reads.letters.is_none() && self.owes_letters() && !self.is_backing_off();
         waits.then(|| Instant::now() + LOOK_FOR_ROOM)
     }
 
@@ -132,6 +132,9 @@ impl Lane {
             return;
         }
         let letters = self.outbox.take_payloads();
+        if letters.is_empty() {
+            return;
+        }
         debug!(partition = %self.source, count = letters.len(), "The producer is full: dead letters are read again later");
         for letter in letters {
             self.backlog.put_back(letter.offset, letter.rejection);
@@ -146,7 +149,11 @@ impl Lane {
     /// Whether anything is to be read as soon as possible.
     pub(super) fn owes_reads(&self) -> bool {
         let again = !self.ledger.lost().is_empty() || self.ledger.retrying_count() > 0;
-        again || !self.backlog.is_empty() || !self.reads.window.is_empty()
+        again || self.owes_letters()
+    }
+
+    fn owes_letters(&self) -> bool {
+        !self.backlog.is_empty() || !self.reads.window.is_empty()
     }
 
     pub(super) fn have_read(&mut self, read: Read) {
