@@ -65,7 +65,16 @@ impl Watermarks {
         asked.await.unwrap_or_default()
     }
 
+    /// In a task of its own: whoever asks may look away while it waits, and once it were its turn nobody else would have one.
     async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&BaseConsumer<Context>) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        let watermarks = self.clone();
+        tokio::spawn(async move { watermarks.answer(question).await }).await.ok().flatten()
+    }
+
+    async fn answer<T: Send + 'static>(
         &self,
         question: impl FnOnce(&BaseConsumer<Context>) -> Option<T> + Send + 'static,
     ) -> Option<T> {
@@ -101,5 +110,41 @@ impl Watermarks {
 impl fmt::Debug for Watermarks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Watermarks").field(&self.0.servers).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, pin::pin, task::Poll};
+
+    use super::*;
+    use crate::config::{Brokers, Properties, SeekThreshold, Shadow};
+
+    fn watermarks() -> Watermarks {
+        let shadow =
+            Shadow { readers: 1, seek_threshold: SeekThreshold::Auto, deadline: TIMEOUT, group_id: "shadow".into() };
+        let kafka = Kafka {
+            brokers: Brokers::Servers("localhost:1".to_owned()),
+            common: Properties::default(),
+            consumer: Properties::default(),
+            producer: Properties::default(),
+            shadow,
+            unacknowledged: 1,
+        };
+        Watermarks::new(&kafka, "localhost:1")
+    }
+
+    #[tokio::test]
+    async fn whoever_looks_away_while_it_waits_keeps_nobody_waiting() {
+        let watermarks = watermarks();
+        let busy = Arc::clone(&watermarks.0.asking).lock_owned().await;
+        let mut first = pin!(watermarks.ask(|_| Some(1)));
+        let is_waiting = poll_fn(|context| Poll::Ready(first.as_mut().poll(context).is_pending())).await;
+        assert!(is_waiting);
+        tokio::task::yield_now().await;
+        drop(busy);
+        let second = tokio::time::timeout(TIMEOUT, watermarks.ask(|_| Some(2))).await;
+        assert_eq!(second, Ok(Some(2)), "the first one is not looked at meanwhile");
+        assert_eq!(first.await, Some(1));
     }
 }
