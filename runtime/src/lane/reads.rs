@@ -131,6 +131,7 @@ impl Lane {
         if self.outbox.waits_until().is_none_or(|until| until > Instant::now()) {
             return;
         }
+        self.drop_redelivery();
         let letters = self.outbox.take_payloads();
         if letters.is_empty() {
             return;

@@ -41,7 +41,8 @@ impl Redelivery {
 impl Lane {
     /// Asks for what is to be handed out again.
     pub(super) fn begin_redelivery(&mut self) {
-        if self.halted || self.is_closed() || self.is_holding() {
+        // What cannot be handed out before the outbox is empty would only take a turn from others.
+        if self.halted || self.is_closed() || self.is_holding() || !self.outbox.is_empty() {
             return;
         }
         let most = self.batch_limits().messages;
